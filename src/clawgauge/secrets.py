@@ -6,11 +6,13 @@ A piece of eight characters gives a secret away, so pieces are masked as the who
 from __future__ import annotations
 
 import re
+import tomllib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -21,36 +23,9 @@ MASK = "***"
 _PIECE_CHARS, _WORDY_PIECE_CHARS = 8, 12
 _MIN_SECRET_CHARS, _SHORTEST_SURE_CHARS, _LONG_CHARS, _LONGEST_WHOLE_CHARS = 6, 8, 20, 512
 _SPELLING_BYTES = 128  # of a piece in its longest spelling, about
-_VALUE = r"[A-Za-z0-9._~+/=\-]{8,}"
-_KEY_SHAPE = r"""
-    \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}                        # OpenAI, Anthropic, OpenRouter style
-    | \b(?:AIza|hf_|gsk_|xai-|gh[a-z]_|github_pat_|gl(?:pat|[a-z]{0,3}t)-|nvapi-|r8_|pypi-AgE)[A-Za-z0-9_\-]{16,}
-    | \b(?:[spr]k_(?:live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{30,}|SG\.[\w.\-]{16,})
-    | \bxox[a-z]-[A-Za-z0-9\-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b   # Slack, AWS
-    | \beyJ[A-Za-z0-9_\-]{10,512}+\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?     # JSON web tokens
-    | \b(?:bot)?[0-9]{6,}:[A-Za-z0-9_\-]{30,}                # Telegram bots
-"""
-# What a value is called that nobody else may know, whatever stands before it. References, small numbers and the words
-# of a verdict are none: `core/P0 echo_token: pass`.
-_NAMED = r"""(?i:
-    (?:(?:api|[_\-]|access|secret|private)[_\-]?key|authorization|token|secret|passw(?:or)?d|(?<!old)pwd(?!=/)|passphrase)
-    (?:_?[0-9]{1,3})?\\{0,4}["']?[ \t]{0,9}[:=][ \t]{0,9}\\{0,4}["']?(?:(?:bearer|basic)\s{1,9})?
-    (?!\$|<|\*\*\*|os\.environ|process\.env|(?:true|false|null|none|undefined|[0-9.,]{1,7})(?![\w@!])
-    |(?:pass|fail|answered|no\ answer|(?:auth_)?error|rate_limited|skipped_unavailable)(?![\w@!]))
-)"""
-_NAMED_VALUE = r"""(?:(?<=")(?:[^"\n\\]|\\(?!"))+ | (?<=')(?:[^'\n\\]|\\(?!'))+ | [^\s"']+(?:["'][^\s"',;:)}\]]+)*)"""
-_KEY_SHAPES = re.compile(
-    rf"""{_KEY_SHAPE}
-    | -----BEGIN\ [A-Z\ ]{{0,40}}PRIVATE\ KEY-----(?:(?!-----)[A-Za-z0-9+/=\s\\:,\-])*+(?:-----END[A-Z\ ]{{0,60}}-----)?
-    | (?P<scheme>(?i:\b(?:bearer|basic)\s+)){_VALUE}         # Authorization header values
-    | (?P<query>(?i:[?&](?:api[_-]?key|key|token|access_token|secret|password|sig|signature)=))[^&\s"'<>]+
-    | (?P<named>{_NAMED}){_NAMED_VALUE}
-    | (?P<user>\s(?:-u[\s=]?|--(?:proxy-)?user[\s=])["']?[^\s:/"'=]{{1,64}}:)(?![0-9]{{1,7}}\b)[^\s/"']{{3,}}
-    | (?<=://)[^/\s@"'<>]+(?=@)                              # user-info of an address
-    """,
-    re.VERBOSE,
-)
-_KEY_ALONE = re.compile(_KEY_SHAPE, re.VERBOSE)
+_SHAPES: dict[str, str] = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text("utf-8"))
+_KEY_SHAPES = re.compile(f"{_SHAPES['key']}|{_SHAPES['around']}", re.VERBOSE)
+_KEY_ALONE = re.compile(_SHAPES["key"], re.VERBOSE)
 _NUMBER = re.compile(r"[-+]?[0-9._]+(?:[eE][-+]?[0-9]+)?")
 # What a sentence may hold: words in small letters, capitalised or in capitals, and what stands between words.
 _WORDY = re.compile(r"(?:[A-Z]?[a-z]*|[A-Z]*)(?:[\s\-_./:,'@](?:[A-Z]?[a-z]*|[A-Z]*))*")
@@ -184,7 +159,8 @@ class Redactor:
         self._known = _Finder({_spelled(text.lower()) for text in {*wholes, *pieces}})
 
     def __call__(self, text: str) -> str:
-        return mask_shapes(self._known.mask(text))
+        # Shapes first: a piece of a known key may be all that tells of another one (`sk-ant-api03-`).
+        return self._known.mask(mask_shapes(text))
 
 
 class SecretMask:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,17 @@ import pytest
 
 from support.command import Outcome, chat_config, clawgauge
 from support.incumbent import Incumbent
-from support.openclaw_store import answer, as_records, copy_store, hashes, result, user, write_lines
+from support.openclaw_store import (
+    answer,
+    as_records,
+    copy_store,
+    database_of,
+    hashes,
+    result,
+    user,
+    write_database,
+    write_lines,
+)
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
 
@@ -48,6 +60,8 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
     assert "8 answers that the user corrected; 5 rewound answers" in made.stderr
     assert (place / "mine.toml").read_text().startswith("# PRIVATE. 34 moments of your own OpenClaw history")
     assert stat.S_IMODE((place / "mine.toml").stat().st_mode) == 0o600
+    shown = clawgauge(place, "suites", "show", "mine.toml").stdout
+    assert shown.startswith("mine: Agreement with the incumbent")
 
     same = run(place, server)
     (group,) = same.summary()["models"]
@@ -146,14 +160,21 @@ def test_secrets_and_names_of_a_history_appear_nowhere(place: Path, server: Scri
 def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: Path, tmp_path: Path) -> None:
     """In a file that the settings include, in .env, in an agent's logins; and what cannot be read is said."""
     next_one = [user("Thanks, what is next?"), answer("", ("read", {"path": "a"})), result("x"), answer("Lunch.")]
-    keys = [f"plum-orchard-gate-{n}-lantern7" for n in range(4)]
+    keys = [f"plum-orchard-gate-{n}-lantern7" for n in range(7)]
     talk = [part for key in keys for part in (user(f"Is {key} still the word?"), answer(f"It is {key}, yes."))]
-    state = write_lines(tmp_path / "state", as_records([*talk, *next_one]))
+    state = write_lines(tmp_path / "state", as_records([*talk, *next_one], "s2"))
     (state / "openclaw.json").write_text("{ broken")
     (tmp_path / "mine.json").write_text('{"$include": "more.json"}')
     (tmp_path / "more.json").write_text(json.dumps({"gateway": {"auth": {"token": keys[0]}}}))
-    (state / ".env").write_text(f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]}\n")
-    (state / "agents/main/agent").mkdir(parents=True)
+    (state / ".env").write_text(f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]} # mine\n")
+    write_database(state, [])
+    with closing(sqlite3.connect(database_of(state))) as connection, connection:
+        connection.execute("CREATE TABLE auth_profile_store (store_key, store_json, updated_at)")
+        login = json.dumps({"profiles": {"x": {"type": "token", "token": keys[4]}}})
+        connection.execute("INSERT INTO auth_profile_store VALUES ('primary', ?, 1)", (login,))
+    (state / "credentials").mkdir()
+    (state / "credentials/chat.json").write_text(json.dumps({"token": keys[5]}))
+    (state / "agents/main/agent/models.json").write_text(json.dumps({"providers": {"x": {"apiKey": keys[6]}}}))
     (state / "agents/main/agent/auth-profiles.json").write_text(json.dumps({"profiles": {"x": {"key": keys[3]}}}))
     words = ["suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)]
     made = clawgauge(place, *words, env={"OPENCLAW_CONFIG_PATH": str(tmp_path / "mine.json")})
@@ -162,6 +183,16 @@ def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: 
     assert "Lunch" not in held and "what is next" in held
     assert [key for key in keys if key in held] == []
     assert "openclaw.json cannot be read" in made.stderr
+
+
+def test_moments_with_secrets_take_no_other_moments_place(place: Path, tmp_path: Path) -> None:
+    def read(what: str, where: str) -> list[dict[str, Any]]:
+        return [user(f"Read the note about {what}"), answer("", ("read", {"path": where})), result("x"), answer("So.")]
+
+    words = ["tea", "milk", "rice", "salt"]
+    talk = [part for word in words for part in (*read(f"{word}, password: {word}7", "b"), *read(word, f"{word}.md"))]
+    made = make_suite(place, write_lines(tmp_path / "state", as_records(talk)), "--max", "8")
+    assert "8 moments" in made.stderr and "8 masked secrets" in made.stderr
 
 
 def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(place: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def copy_store(release: str, place: Path) -> Path:
 
 def read_moments(state: Path, since: str = "") -> tuple[list[Moment], Counter[str]]:
     left_out: Counter[str] = Counter()
-    moments = list(find_moments(read_sessions(state, [], left_out), since, left_out))
+    moments = list(find_moments(read_sessions(state, [], left_out, []), since, left_out))
     return moments, +left_out
 
 

@@ -31,6 +31,24 @@ KEY = "Canary7-0123456789-vault"
         ('{"client_secret": "it\'s me", "n": 1}', '{"client_secret": "***", "n": 1}'),
         ("sk_live_51H8abcdef glpat-abcdefghij0123456789", "*** ***"),
         ("curl -u ana:hunter2 http://h/", "curl -u ana:*** http://h/"),
+        (f"dop_v1_{'0a1b' * 16} lin_api_{'aB3d' * 10} key-{'0a1b' * 8} figd_{'aB3d' * 10}", "*** *** *** ***"),
+        (f"ya29.{'aB3d' * 9} GOCSPX-{'aB3d' * 7} tskey-auth-kA1-{'aB3d' * 6}", "*** *** ***"),
+        ("root:$6$abcdefgh$0123456789abcdefghij:19000:", "root:***:19000:"),
+        ("https://hooks.slack.com/services/T01/B02/abc", "https://hooks.slack.com/services/***"),
+        ("https://h/x?X-Amz-Signature=0a1b&page=2", "https://h/x?X-Amz-Signature=***&page=2"),
+        ("AccountName=a;AccountKey=ab/c+d==; api key: 0a1b2c", "AccountName=a;AccountKey=*** api key: ***"),
+        (f"seed phrase: {'ribbon ' * 11}zebra, so", "seed phrase: ***, so"),
+        ("Set-Cookie: theme=dark; sid=0a1b2c", "Set-Cookie: ***"),
+        ("the password is tr0ubador, and DB_PASS=abc", "the password is *** and DB_PASS=***"),
+        ("Passwort: abc mot de passe : def", "Passwort: *** mot de passe : ***"),
+        ("tool --password hunter2 x; sshpass -p 'hunter2' ssh h", "tool --password *** x; sshpass -p '***' ssh h"),
+        (
+            "mysql -u root -phunter2 prod; machine h login ana password hunter2",
+            "mysql -u root -p*** prod; machine h login ana password ***",
+        ),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nMIIE+a\n=ab\n-----END PGP PRIVATE KEY BLOCK-----", "***"),
+        (f"commit {'0a1b' * 10}, sha256-{'0a1b' * 16}, 01ae95ec-c683-4b40-80a7-9e18d8d51e48",) * 2,
+        ("the password is required; the token is invalid; tool --token $T --password-file x; mysql -p prod",) * 2,
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----\nand on", "***\nand on"),
         (r"-----BEGIN PRIVATE KEY-----\nMIIEabc", "***"),
         (
@@ -64,6 +82,10 @@ def test_no_eight_characters_of_a_known_key_are_left(before: str, start: int, si
     for shown in (REDACT(text), MASKED.mask(text)):
         assert not any(KEY[at : at + 8] in shown for at in range(len(KEY) - 7))
     assert MASKED.finds(json.dumps(text).encode())
+
+
+def test_a_key_that_begins_as_a_known_one_is_masked_whole() -> None:
+    assert Redactor([f"sk-ant-api03-{KEY}"])("mine: sk-ant-api03-Zz9Yy8Xx7Ww6, so") == "mine: ***, so"
 
 
 PASSPHRASE = "correct Horse battery-staple"

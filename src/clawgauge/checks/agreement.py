@@ -5,14 +5,18 @@ Arguments are compared as what they are: paths by where they lead, commands by t
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import json
 import posixpath
 import re
 import tomllib
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +25,7 @@ from clawgauge.checks import spec as shape
 from clawgauge.checks import tool_call
 from clawgauge.checks.answer import Answer, Verdict, failed, passed, tool_calls_of
 from clawgauge.checks.detection.shell import load_lexicon
-from clawgauge.checks.json import same_value, shown
+from clawgauge.checks.json import same_value, shown, try_json
 from clawgauge.checks.speech import judge_restraint
 
 Spec = Mapping[str, Any]
@@ -29,12 +33,8 @@ _NO_SCHEMA: Spec = {}
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("agreement.toml").read_text("utf-8"))
 _RE = {name: re.compile(pattern, re.DOTALL) for name, pattern in _KNOWN["patterns"].items()}
 _TOKEN = re.compile(_RE["token"].pattern.replace("QUOTED", _RE["quoted"].pattern))
-# An address, or a figure with its sign: the same, or another.
-_EXACT = re.compile(r"\b\w{1,20}://[^\s<>\"'`]*[\w/]|(?<!\w)[-−]?\d(?:[.:/-]?\w)*%?")
-_BARE_HOST = re.compile(r"(?i)\A(https?://)([^/?#]*@)?([^/?#@]+)/?(?=\Z|[?#])")
-_BLANKS = re.compile(r"(\"[^\"]*\"|'[^']*')| +")
-_ORDINARY = r"\w./:@%+=,-"
-_MIN_OVERLAP = 0.5
+_OPPOSITES = [re.compile("|".join(f"({one})" for one in group.split())) for group in _KNOWN["opposites"]]
+_ORDINARY, _MIN_OVERLAP, _MAX_WORDS = r"\w./:@%+=,-", 0.5, 500
 WORD = re.compile(r"\w+(?:[.:/@-]\w+)*")
 _INSIDE_A_SENTENCE = re.compile(rf"(?<=[\w,;)] ){WORD.pattern}")
 
@@ -97,6 +97,7 @@ def _only_differs_in_looking(wanted: Call, call: Call, spec: Spec) -> bool:
 
 def _is_same(value: Any, wanted: Any, key: str, spec: Spec) -> bool:
     if isinstance(wanted, dict) and isinstance(value, dict):
+        value, wanted = ({k: v for k, v in one.items() if v is not None} for one in (value, wanted))
         return value.keys() == wanted.keys() and all(_is_same(value[one], wanted[one], one, spec) for one in wanted)
     if isinstance(wanted, list) and isinstance(value, list):
         pairs = zip(value, wanted, strict=False)
@@ -109,18 +110,28 @@ def _is_same(value: Any, wanted: Any, key: str, spec: Spec) -> bool:
     if _RE["path"].fullmatch(key):
         return _resolve(value, cwd) == _resolve(wanted, cwd)
     if _RE["address"].fullmatch(key):
-        bare = partial(_BARE_HOST.sub, lambda host: f"{host[1].lower()}{host[2] or ''}{host[3].lower()}/")
+        bare = partial(_RE["host"].sub, lambda host: f"{host[1].lower()}{host[3] or ''}{host[4].lower()}/")
         return bare(value.strip()) == bare(wanted.strip())
-    if not _RE["prose"].fullmatch(key) or any(_RE["code"].search(_EXACT.sub("", one)) for one in (value, wanted)):
-        return _lines(value) == _lines(wanted)
+    if not _RE["prose"].fullmatch(key) or any(_RE["code"].search(_RE["exact"].sub("", one)) for one in (value, wanted)):
+        return bool(_as_it_is(value) == _as_it_is(wanted))
     return _says_the_same(shape.as_written(value), shape.as_written(wanted), spec.get("telling", ()))
 
 
-def _lines(text: str) -> list[str]:
-    """A text sign by sign, but for blank lines around it, and blanks (no tabs) that neither indent nor are quoted."""
+def _as_it_is(text: str) -> Any:
+    """A point in time, a telephone number or JSON by what it is. Any other text sign by sign, but for blank lines
+    around it, and blanks (no tabs) that neither indent nor are quoted.
+    """
+    said = text.strip()
+    with suppress(ValueError):
+        if _RE["time"].fullmatch(said):
+            return datetime.fromisoformat(said)
+    if _RE["telephone"].fullmatch(said):
+        return re.sub(r"\D", "", said)
+    if said[:1] in ("{", "[") and (read := try_json(said))[1]:
+        return json.dumps(read[0], sort_keys=True)
     lines = _composed(text).rstrip().removeprefix("\ufeff").splitlines()
     parts = ((line.rstrip(), line.strip()) for line in dropwhile(lambda line: not line.strip(), lines))
-    return [line.removesuffix(said) + _BLANKS.sub(lambda gap: gap[1] or " ", said) for line, said in parts]
+    return [line.removesuffix(said) + _RE["blanks"].sub(lambda gap: gap[1] or " ", said) for line, said in parts]
 
 
 def _composed(text: str) -> str:
@@ -129,31 +140,47 @@ def _composed(text: str) -> str:
 
 def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
     """Most words are the same; all figures, names of files, addresses, signs and words that the user gave; nothing more
-    is denied, nobody else is named. One word for another in its place, or all in another order, is another text.
+    is denied or turned around, nobody else is named. Other words one for one, or all in another order: another text.
     """
 
     def must(text: str, words: list[str]) -> tuple[Any, ...]:
         signs = sorted(sign for sign in text if unicodedata.category(sign) in ("Sc", "So"))
         told = {word for word in words if word in telling or re.search(r"[\d./@:]", word)}
-        return told, {*_EXACT.findall(text)}, signs, len(_RE["denial"].findall(text))
+        return told, {*_RE["exact"].findall(text)}, signs, len(_RE["denial"].findall(text))
 
+    def is_other(mine: list[str], theirs: list[str]) -> bool:
+        steps = difflib.SequenceMatcher(None, mine[:_MAX_WORDS], theirs[:_MAX_WORDS], autojunk=False).get_opcodes()
+        pairs = [(mine[start:end], theirs[since:to]) for step, start, end, since, to in steps if step == "replace"]
+        sizes = {(len(new), len(old)) for new, old in pairs if both.isdisjoint((*new, *old))}
+        return sizes == {(1, 1)} or (mine != theirs and sorted(mine) == sorted(theirs))
+
+    value, wanted = (re.sub(r"(?i)n['’]t\b", " not", one) for one in (value, wanted))
     mine, theirs = (WORD.findall(one.casefold()) for one in (value, wanted))
     if must(value, mine) != must(wanted, theirs):
         return False
     if mine == theirs:
         return bool(mine) or value == wanted
-    both, n_replaced = {*mine} & {*theirs}, sum(one != other for one, other in zip(mine, theirs, strict=False))
+    both, plainly = {*mine} & {*theirs}, [_RE["light"].sub(" ", one.casefold()) for one in (value, wanted)]
     named = [one for one in _INSIDE_A_SENTENCE.findall(f"{value}\n{wanted}") if one[0].isupper() and len(one) > 1]
-    if sorted(mine) == sorted(theirs) or (len(mine) == len(theirs) and n_replaced == 1):
+    if len(both) < _MIN_OVERLAP * len({*mine, *theirs}) or not both.issuperset(map(str.casefold, named)):
         return False
-    return len(both) >= _MIN_OVERLAP * len({*mine, *theirs}) and both.issuperset(map(str.casefold, named))
+    is_elsewhere = all(places := [{*_RE["origin"].findall(one)} for one in plainly]) and places[0] != places[1]
+    return not (is_elsewhere or _is_opposite({*mine} - both, {*theirs} - both) or is_other(*map(WORD.findall, plainly)))
+
+
+def _is_opposite(mine: Collection[str], theirs: Collection[str]) -> bool:
+    """Whether words that one text has alone turn around what the other says: on, off; two, three; lock, unlock."""
+    stems, others = ({_RE["turned"].sub("", word) for word in words} for words in (mine, theirs))
+    found = ([map(group.fullmatch, words) for words in (mine, theirs)] for group in _OPPOSITES)
+    kinds = ([{one.lastindex for one in side if one} for side in sides] for sides in found)
+    return not stems.isdisjoint(others) or any(one and other and one != other for one, other in kinds)
 
 
 def _resolve(path: str, cwd: str) -> str:
     """Where a path leads; the home of whoever works in /home/ana/clawd is /home/ana."""
     home = re.match(r"/(?:home|Users)/[^/]+|/root", cwd)
     path = re.sub(r"\A~(?=/|\Z)", lambda _: home[0] if home else "~", _composed(path).strip())
-    return posixpath.normpath(posixpath.join(cwd or "/", path))
+    return posixpath.normpath(posixpath.join(cwd, path))
 
 
 def _read_line(line: str) -> list[Any] | None:
@@ -166,7 +193,7 @@ def _read_line(line: str) -> list[Any] | None:
     while 0 <= at < len(line) and (found := _TOKEN.match(line, at)) is not None:
         at = found.end()
         if found["operator"]:
-            tokens.append((found["operator"].strip() or ";",))
+            tokens.append((re.sub(r"\A1(?=>)|\s", "", found["operator"]) or ";",))
         elif found["word"]:
             # Where a command is named, quotes make a keyword or an assignment a name.
             names = not tokens or (isinstance(tokens[-1], tuple) and tokens[-1][0][-1] not in "<>")
@@ -209,52 +236,51 @@ def _commands(line: str, cwd: str) -> list[Any]:
     """
     if (read := _read_line(line.strip())) is None:
         return [line.strip()]
-    tokens: list[Any] = []
-    for one in read:
-        if [*tokens[-1:], one] == [("2>",), "/dev/null"]:
-            tokens.pop()
-        else:
-            tokens.append(one)
+    silenced = {n for n, pair in enumerate(pairwise(read)) if pair == (("2>",), "/dev/null")}
+    tokens = [one for n, one in enumerate(read) if silenced.isdisjoint((n - 1, n))]
     if tokens[-2:] == [("2>&",), "1"] and not any(">" in one[0] for one in tokens[:-2] if isinstance(one, tuple)):
         tokens = tokens[:-2]
     if len(tokens) == 3 and _RE["in_a_shell"].fullmatch(" ".join(map(str, tokens[:2]))):
         inner = str(tokens[2])
         if re.fullmatch(rf"(?:\\.|[{_ORDINARY}])*", inner, re.DOTALL):
             return _commands(re.sub(r"(?s)\\(.)", r"\1", inner), cwd)
-    if tokens[:1] + tokens[2:3] == ["cd", ("&&",)] and _resolve(str(tokens[1]), cwd) == _resolve(".", cwd):
+    is_moved = tokens[:1] + tokens[2:3] in (["cd", ("&&",)], ["cd", (";",)])
+    if is_moved and _resolve(str(tokens[1]), cwd) == _resolve(".", cwd):
         tokens = tokens[3:]
+    tokens = tokens[: -1 if tokens[-1:] == [(";",)] else None]
     commands = _split_line(tokens)
     return [words if n % 2 else _plainly(words, cwd) for n, words in enumerate(commands)]
 
 
 def _plainly(words: list[str], cwd: str) -> list[Any]:
-    """The words of one command: neighbouring switches as a set, and paths as where they lead where they surely are."""
-    said: list[Any] = words[:1]
-    name, n_operands, has_options = "".join(said), 0, False
+    """The words of one command: its switches as a set, and paths as where they lead where they surely are."""
+    name, n_operands, has_options = re.sub(r"\A/(?:usr/)?bin/", "", "".join(words[:1])), 0, False
+    said: list[Any] = [name, set()]
     if name in ("head", "tail"):  # `-5`, `-n 5` and `--lines=5` are `-n5`
         options, *files = "\0".join(words).partition("\0--\0")
         options = re.sub(r"(?<=\0)-(?:n\0?|-lines[=\0])?(\d+)(?=\0|\Z)", r"-n\1", options)
         words = "".join([options, *files]).split("\0")
     switches = _KNOWN["switches"].get(name, "")
-    for word in words[1:]:
-        last = said[-1]
+    for word in (_KNOWN["long"].get(f"{name} {one}", one) for one in words[1:]):
         # What follows an option that is not known may be its value.
-        is_bound = has_options and isinstance(last, str) and last.startswith("-")
+        is_bound = has_options and str(said[-1]).startswith("-")
         if switches and not is_bound and re.fullmatch(f"-[{switches}]+", word):
-            said[-1:] = [last | {*word}] if isinstance(last, set) else [last, {*word}]
+            said[1].update(word)
         elif word.startswith("-"):
             said.append(word)
             has_options, switches = True, "" if word == "--" else switches
         else:
             n_operands += 1
             is_file = name in _KNOWN["switches"] and (name != "grep" or (n_operands > 1 and not has_options))
-            is_file = is_file or (name in _KNOWN["file_first"] and len(said) == 1)
+            is_file = is_file or (name in _KNOWN["file_first"] and len(said) == 2)
             said.append(_place(word, cwd, name not in _KNOWN["looks"]) if is_file else word)
-    return said
+    # Where one is already need not be named.
+    return said[:2] if cwd and name in _KNOWN["here"] and said[2:] == [_resolve(".", cwd)] else said
 
 
 def _place(word: str, cwd: str, keeps_slash: bool) -> str:
     """Where a word leads that is a path; `..` may follow a link, so that it is left, and a variable may be anything."""
+    word = re.sub(r"\A\$HOME(?=/|\Z)", "~", word)
     if re.match(r"[$\\\"']|~[^/]", word) or ".." in word.split("/") or word.endswith("/."):
         return word
     return _resolve(word, cwd) + "/" * (keeps_slash and word.endswith("/"))

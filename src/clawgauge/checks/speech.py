@@ -84,7 +84,7 @@ _LOOP_CHARS, _LOOP_TIMES = 10, 4
 # A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any other asks, also
 # right behind an address. The scheme may stay: it holds no mark, and looking for its start takes quadratic time.
 _ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
-_QUESTION = re.compile("[?？؟]")
+_QUESTION = re.compile(r"\w[^\w!\n]{0,20}[?？؟]")  # of words: a mark alone asks nothing
 
 
 def judge_restraint(spec: Mapping[str, Any], answer: Answer) -> Verdict:

@@ -16,6 +16,7 @@ from clawgauge.cli.process import DONE, keep_secrets, print_json
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
+from clawgauge.secrets import looks_like_key
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites import BUILTIN_SUITES, list_builtin, load_suite, suite_path
 from clawgauge.suites.context import load_context
@@ -31,6 +32,7 @@ examples:
   clawgauge suites from-bfcl simple live_multiple -o bfcl   the Berkeley collection, as files in a folder
 """
 _SPANS, _PREVIEW_CHARS = {"h": "hours", "d": "days", "w": "weeks"}, 90
+_KEY_FILES = (".env", "openclaw.json", "credentials/*.json", "agents/*/agent/*.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +94,7 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
     elif as_json:
         print_json(suite)
     else:
-        sys.stdout.write(one_row(f"{suite.name} v{suite.version}: {suite.description}"))
+        sys.stdout.write(one_row(f"{suite.name}{suite.version and f' v{suite.version}'}: {suite.description}"))
         sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
         for prompt in suite.prompts:
             named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"
@@ -111,16 +113,20 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     capture = load_context(arguments.capture) if arguments.capture else None
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
+    left_out, logins = Counter[str](), list[object]()
+    sessions = read_sessions(state, arguments.agent, left_out, logins)
+    found = list(find_moments(sessions, _read_since(arguments.since), left_out))
+    secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
     keep_secrets(secrets)
-    left_out: Counter[str] = Counter()
-    sessions = read_sessions(state, arguments.agent, left_out)
-    moments = choose(find_moments(sessions, _read_since(arguments.since), left_out), arguments.max, left_out)
-    redacted = arguments.redact_names
-    names = None if redacted is None else [one for one in redacted.split(",") if one.strip()]
-    n, data = make_suite(moments, path.stem, Mask(secrets, names, moments), capture, left_out)
+    named = arguments.redact_names
+    mask = Mask(secrets, None if named is None else list(filter(str.strip, named.split(","))), found)
+    comparable = [moment for moment in found if not mask.spoils(moment)]
+    left_out["masked secrets"] += len(found) - len(comparable)
+    moments = choose(comparable, arguments.max, left_out)
     said = "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left) or "nothing"
-    if not n:
+    if not moments:
         raise ConfigError(f"{state} has no moment to ask about again, and nothing was written; left out: {said}")
+    data = make_suite(moments, path.stem, mask, capture)
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
         # As `run` will read it: a suite that would be refused then is not written.
@@ -132,7 +138,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
             raise ConfigError(f"no suite can be made of this history, and nothing was written: {why}") from None
     with output_file(path) as file:
         file.write(data)
-    made = f"{plural(n, 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
+    made = f"{plural(len(moments), 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
     sys.stderr.write(clean_lines(f"{path}: {made}, for your eyes alone\nleft out: {said}"))
 
 
@@ -141,13 +147,14 @@ def _find_openclaw_secrets(state: Path) -> set[str]:
     from clawgauge.cli.capture import read_config
 
     found: set[str] = set()
-    settings = [Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()]
-    for path in {*settings, state / "openclaw.json", *state.glob("agents/*/agent/auth-profiles.json"), state / ".env"}:
+    named = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()
+    for path in {named, *(one for place in _KEY_FILES for one in state.glob(place))}:
         try:
-            if path.name == ".env" and path.exists():
+            if path.name == ".env":
                 lines = read_small_file(path, 1 << 20, "over 1 MiB").decode("utf-8", "replace").splitlines()
                 pairs = (line.removeprefix("export ").partition("=")[::2] for line in lines)
-                found |= set(find_secrets({}, {name.strip(): value.strip().strip("\"'") for name, value in pairs}))
+                given = {name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs}
+                found |= {*find_secrets({}, given), *filter(looks_like_key, given.values())}
             elif path.exists():
                 found |= set(secrets_of_settings(read_config(path, path.resolve().parent)))
         except (ConfigError, UnfitFile, OSError, RuntimeError, ValueError) as fault:

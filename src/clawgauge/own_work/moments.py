@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 from clawgauge.characters import well_formed
 from clawgauge.checks.agreement import WORD, Call, meaning, only_looks, unwrap
 from clawgauge.checks.detection.shell import load_lexicon
-from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS
+from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS, listed
 from clawgauge.errors import ConfigError
 from clawgauge.own_work.stores import Record, Session, decode, look_up
 from clawgauge.records import Context
-from clawgauge.secrets import Redactor, mask_strings
+from clawgauge.secrets import MASK, Redactor, mask_strings
 from clawgauge.suites.document import MAX_FILE_BYTES
 from clawgauge.words import plural
 from clawgauge.world import can_run
@@ -41,13 +41,15 @@ Message = dict[str, Any]
 RULES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 MASKED = re.compile(RULES["masked"])
 _AT_FIRST, _ANYWHERE = ("|".join(RULES[name]) for name in ("taken_back_at_first", "taken_back"))
-_TAKEN_BACK = re.compile(rf"(?i)\A\W*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})")
+_TAKEN_BACK = re.compile(rf"(?i)\A\W*(?:(?:{RULES['fillers']})\b\W*)*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})")
+_SLASH_COMMAND = re.compile(r"/[a-z][\w-]*(?:\s|:|\Z)")
 _UNHELD = "calls that a suite cannot hold"
 _MAX_DEPTH = 24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
 # OpenClaw cuts a stored result at about 32,000 characters: the model may have seen more.
 _CUT_CHARS = 31_500
-_MAX_CONTEXT_CHARS = 2_000_000
-_NO_RESULT = "Error: there is no result, the run was stopped."
+_MAX_CONTEXT_CHARS, _NO_RESULT = 2_000_000, "Error: there is no result, the run was stopped."
+# OpenClaw sends an image in its own turn and while three later ones follow; then this stands in its place.
+_IMAGE_TURNS, _PAST_IMAGE = 4, "[image data removed - already processed by model]"
 
 
 class Moment(NamedTuple):
@@ -71,7 +73,8 @@ class Moment(NamedTuple):
 def text_of(message: Record) -> str:
     """The text of a message, thinking and calls left out."""
     content = message.get("content")
-    blocks = [look_up(block, "text") for block in content] if isinstance(content, list) else [content]
+    texts = [_PAST_IMAGE if look_up(one, "type") == "image" else look_up(one, "text") for one in listed(content, dict)]
+    blocks = texts if isinstance(content, list) else [content]
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 
@@ -98,6 +101,8 @@ class Thread:
     """The messages so far, what the user said last, and what spoils it. A call's result is filled in as it comes."""
 
     spoilt: str = ""
+    turn: int = 0
+    sees_until: int = 0
     asked: str = ""
     messages: list[Message] = field(default_factory=list)
     waiting: dict[str, Message] = field(default_factory=dict)
@@ -106,7 +111,7 @@ class Thread:
         """Take in one more message; neighbours of one speaker are joined, as they are sent."""
         role, text, calls, content = message.get("role"), text_of(message), calls_of(message), message.get("content")
         if isinstance(content, list) and any(look_up(block, "type") == "image" for block in content):
-            self.spoilt = "answers to images"
+            self.sees_until = self.turn + _IMAGE_TURNS + (role == "user")
         if role == "toolResult" and (result := self.waiting.pop(str(message.get("toolCallId")), None)) is not None:
             result["content"] = text
             self.spoilt = "results that were cut" if len(text) >= _CUT_CHARS else self.spoilt
@@ -117,6 +122,7 @@ class Thread:
         if not all(call.name.strip() for call in calls.values()):
             self.spoilt = _UNHELD
         last = self.messages[-1] if self.messages else {}
+        self.turn += role == "user" != last.get("role")
         if not calls and last.get("role") == role and "calls" not in last:
             text = f"{self.messages.pop()['content']}\n\n{text}"
         made = {"calls": [call._asdict() for call in calls.values()]} if calls else {}
@@ -206,7 +212,7 @@ def _what_followed(path: Sequence[Record], place: int) -> tuple[list[Record | No
     results: dict[str, Record | None] = dict.fromkeys(calls_of(message_of(path[place])))
     later: list[Call] = []
     for message in map(message_of, islice(path, place + 1, None)):
-        if message.get("role") == "user":
+        if message.get("role") == "user" and not _SLASH_COMMAND.match(text_of(message)):
             return list(results.values()), later, text_of(message)
         if (call_id := str(message.get("toolCallId"))) in results:
             results[call_id] = message
@@ -224,10 +230,11 @@ def _why_not(message: Record, before: Thread, came: list[Record | None], later: 
     reasons = {
         "answers of the gateway": message.get("model") == "gateway-injected",
         before.spoilt: before.spoilt,
+        "answers to images": before.turn < before.sees_until,
         "failed or empty answers": stopped == "error" or not (calls or said),
         "answers cut by the token limit": stopped == "length",
         "announcements of subagents": is_announced or is_unasked,
-        "slash commands": re.match(r"/[a-z][\w-]*(?:\s|:|\Z)", before.asked),
+        "slash commands": _SLASH_COMMAND.match(before.asked),
         "masked secrets": MASKED.search(f"{before.asked} {made}"),
         "contexts that are too long": sum(len(one["content"]) for one in before.messages) > _MAX_CONTEXT_CHARS,
         "stopped calls": None in came,
@@ -292,6 +299,11 @@ class Mask:
             text = pattern.sub(partial(self._stand_in, form), text)
         return text
 
+    def spoils(self, moment: Moment) -> bool:
+        """Whether a question or its calls hold a secret, so that nobody could call the same."""
+        said = [moment.asked, *(call.arguments for call in moment.calls)]
+        return str(mask_strings(said, self)).count(MASK) != str(said).count(MASK)
+
     def _stand_in(self, form: str, match: re.Match[str]) -> str:
         found, known = match[0], self._stand_ins[form]
         if form.startswith("192.") and not _is_public(found):
@@ -306,10 +318,7 @@ def _is_public(address: str) -> bool:
     return False
 
 
-def make_suite(
-    moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None, left_out: Counter[str]
-) -> tuple[int, bytes]:
-    """How many moments it holds, and the file: those moments that masking makes incomparable are left out."""
+def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None) -> bytes:
     tools = _make_toolbox(moments, capture)
     if moments and not tools:
         raise ConfigError("no tool was called in these moments, so none can be offered: give them with --capture")
@@ -318,16 +327,14 @@ def make_suite(
     shared: list[Message] = []
     for moment in moments:
         calls = [Call(name, mask_strings(given, mask)) for name, given in moment.calls]
-        if MASKED.search(json.dumps([calls, mask(moment.asked)], ensure_ascii=False)):
-            left_out["masked secrets"] += 1
-            continue
         if not shared or moment.messages[: len(shared)] != shared:
             shared = moment.messages
             contexts.append({"tools": list(tools), "messages": mask_strings(shared, mask)})
         kind = "expected_calls" if calls else "ask" if moment.asks else "no_call"
-        # The words of the user that came back in a call, grammar left out.
+        # The words of the user that came back in a call, grammar left out: "Yes, do it" speaks of what was said before.
+        asked = mask(" ".join([one["content"] for one in moment.messages if one["role"] == "user"][-2:]))
         made = {*WORD.findall(str(calls).replace("\\n", " ").casefold())} - load_lexicon().function_words
-        told = sorted(made.intersection(WORD.findall(mask(moment.asked).casefold())))
+        told = sorted(made.intersection(WORD.findall(asked.casefold())))
         effect = find_effect(moment, mask) if calls else None
         made_calls = [call._asdict() for call in calls] or True
         validator = {"type": "agreement", kind: made_calls, "telling": told, "effect": effect, "cwd": mask(moment.cwd)}
@@ -348,7 +355,7 @@ def make_suite(
     data = "\n".join([*lines, ""]).encode()
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"these moments come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max")
-    return len(prompts), data
+    return data
 
 
 def find_effect(moment: Moment, mask: Mask) -> dict[str, Any] | None:
@@ -373,7 +380,7 @@ def find_effect(moment: Moment, mask: Mask) -> dict[str, Any] | None:
     world = {"user": posixpath.basename(home), "files": there}
     with suppress(Exception):  # a history may hold any name: then there is no such machine
         if World(world).call("exec", {"command": command}).text.split() == moment.printed.split():
-            output = {"contains_all": [_apart(mask(line)) for line in lines]}
+            output = {"contains_all": [_apart(mask(line)) for line in lines], "contains_none": RULES["not_looked_at"]}
             return {"expected_tools": ["exec"], "world": mask_strings(world, mask), "output": output}
     return None
 

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,16 +46,16 @@ def look_up(value: Any, *keys: str) -> Any:
     return value
 
 
-def read_sessions(state: Path, agents: Collection[str], left_out: Counter[str]) -> Iterator[Session]:
-    """Every session of these agents, or of all, each once; one that repeats another after a rewind comes before it."""
+def read_sessions(state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+    """Every session of these agents, or of all, once, the rewound after what became of them; `logins` are added to."""
     folders = [one for one in _entries(state / "agents", left_out) if one.is_dir()]
     if not (folders := [one for one in folders if not agents or one.name in agents]):
         wanted = " or ".join(agents) or "agents"
         raise ConfigError(f"{state} holds no {wanted}: name OpenClaw's state folder with --state-dir")
     seen: set[str] = set()
     for folder in folders:
-        for session in chain(_from_database(folder / "agent", left_out), _from_files(folder, left_out)):
-            if session.id not in seen:
+        for session in chain(_from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)):
+            if session.records and session.id not in seen:
                 seen.add(session.id)
                 yield session
 
@@ -70,7 +70,7 @@ def _entries(folder: Path, left_out: Counter[str]) -> list[Path]:
     return [one for one in found if not one.is_symlink()]
 
 
-def _from_database(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
+def _from_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
     if (path := folder / _DATABASE[0]) not in _entries(folder, left_out):
         return
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
@@ -80,6 +80,10 @@ def _from_database(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
                 # A row that is no text costs itself, and no error quotes it.
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ROW_BYTES)
+                with suppress(sqlite3.OperationalError):  # not every release has them there
+                    logins += [
+                        decode(text) for (text,) in connection.execute("SELECT store_json FROM auth_profile_store")
+                    ]
                 yield from _read_tables(connection, path, left_out)
         except (sqlite3.Error, OSError, RunFolderError) as fault:
             why = getattr(fault, "strerror", None) or fault

@@ -64,6 +64,21 @@ def test_a_file_with_another_quotation_mark_in_its_name_is_another_file() -> Non
         ("grep -i 'a b' x.md | wc -l", 'grep -i "a b" x.md|wc -l', True),
         ("head -n 5 a.md", "head -5 ./a.md", True),
         ("tail -n5 a.md", "tail --lines=5 a.md", True),
+        ("ls", "ls .", True),
+        ("ls notes -l", "ls -l notes", True),
+        ("grep tea -n a.md", "grep --line-number tea ./a.md", True),
+        ("rm -R -f build", "rm --recursive --force build", True),
+        ("/usr/bin/ls notes;", "ls notes", True),
+        ("cat $HOME/clawd/a.md", "cat a.md", True),
+        ("echo hi 1> a", "echo hi >a", True),
+        ("cd . ; ls notes", "ls notes", True),
+        ("/opt/bin/ls notes", "ls notes", False),
+        ("cat '$HOME/clawd/a.md'", "cat a.md", False),
+        ("echo hi 2> a", "echo hi > a", False),
+        ("echo hi 12> a", "echo hi 2> a", False),
+        ("ls /", "ls", False),
+        ("cp -t d -r s", "cp -r s d -t", False),
+        ("ls --all notes", "ls --almost-all notes", False),
         ("head -n 5 a.md", "head -6 a.md", False),
         ("head -n 5 a.md", "head -c 5 a.md", False),
         ("head -- -5", "head -- -n5", False),
@@ -127,7 +142,12 @@ def test_commands_are_the_same_where_their_words_are(wanted: str, given: str, is
         ("Count the files in inventory and say how many.", "Count the files in inventory, then answer how many.", True),
         ("Count the files in inventory and say how many.", "Delete the inventory.", False),
         ("Tell Alice the printer is fixed and ready", "Tell Bob the printer is repaired and ready", False),
-        ("Tell Alice the printer is fixed and ready", "Please tell Alice the printer is repaired and ready", True),
+        ("Tell Alice the printer is fixed and ready", "Please tell Alice the printer is repaired and ready", False),
+        (
+            "Tell Alice the printer is fixed and ready",
+            "Please tell Alice that the printer is now fixed and ready",
+            True,
+        ),
         ("The list for Sunday Dinner is done: tea", "The list for Sunday dinner is ready now: tea", True),
         ("Pay 120 euros to Sam", "Pay 210 euros to Sam", False),
         ("Pay 120 euros to Sam", "Please pay Sam 120 euros", True),
@@ -135,6 +155,25 @@ def test_commands_are_the_same_where_their_words_are(wanted: str, given: str, is
         ("Do cancel the order for the new desk", "Do not cancel the order for the new desk", False),
         ("Please don't cancel the order for the new desk", "Please cancel the order for the new desk", False),
         ("Turn on the heating in the hall", "Turn off the heating in the hall", False),
+        ("Turn on the heating in the hall", "Please turn off the heating in the hall", False),
+        ("tell alice the printer works", "please tell bob the printer works", False),
+        (
+            "Approve the request of the team for new laptops",
+            "Reject the request of the team for all new laptops",
+            False,
+        ),
+        ("Enable the alarm in the garage for tonight", "Please do disable the alarm in the garage for tonight", False),
+        ("Order two tickets for the show in the park", "Do order three tickets for the show in the park", False),
+        ("Wake me at 7 am in the guest room", "Do wake me at 7 pm in the guest room", False),
+        ("Find flights from Rome to Oslo and list them", "Look for flights from Oslo to Rome and list them", False),
+        ("Schalte das Licht im Flur ein, danke dir", "Schalte das Licht im Flur jetzt aus, danke dir", False),
+        ("Я приду завтра вечером", "Я не приду завтра вечером к вам", False),
+        ("- [ ] milk\n- [x] tea", "- [x] milk\n- [x] tea", False),
+        ("The answer is A", "The answer is B", False),
+        ("Give him the small box", "Please do give him the huge box", False),
+        ("Your appointment is at 10:30 on 2026-11-20.", "Your appointment: 2026-11-20 at 10:30.", True),
+        ("Don't forget the keys", "Do not forget the keys", True),
+        ("Your appointment was sent to the client.", "I have mailed your appointment to the client.", True),
         ("Tell Ana before Bob calls the office", "Tell Bob before Ana calls the office", False),
         ("It is done \U0001f44d", "It is done \U0001f44e", False),
         ("\U0001f44d", "\U0001f44e", False),
@@ -191,6 +230,16 @@ def test_free_text_agrees_in_most_words_and_in_all_that_the_user_gave(wanted: st
         ({"url": "https://a.example/x"}, {"url": "https://a.example/X"}, False),
         ({"url": "https://ana:Key@A.example"}, {"url": "HTTPS://ana:Key@a.example/"}, True),
         ({"url": "https://ana:Key@a.example"}, {"url": "https://ana:key@a.example"}, False),
+        ({"url": "https://A.example:443/x"}, {"url": "https://a.example/x"}, True),
+        ({"url": "http://a.example:443/"}, {"url": "http://a.example/"}, False),
+        ({"at": "2026-11-18T09:00:00Z"}, {"at": "2026-11-18T10:00:00.000+01:00"}, True),
+        ({"at": "2026-11-18T09:00:00Z"}, {"at": "2026-11-18T09:00:00+01:00"}, False),
+        ({"at": "2026-99-18T09:00:00Z"}, {"at": "2026-99-18T09:00:00Z"}, True),
+        ({"to": "+49 (170) 123-4567"}, {"to": "+491701234567"}, True),
+        ({"to": "+49 170 1234567"}, {"to": "+49 170 1234568"}, False),
+        ({"content": '{"a": 1, "b": [2]}', "path": "a.json"}, {"content": '{"b":[2],"a":1}', "path": "a.json"}, True),
+        ({"content": '{"a": 1}', "path": "a.json"}, {"content": '{"a": "1"}', "path": "a.json"}, False),
+        ({"job": {"id": 1}}, {"job": {"id": 1, "note": None}}, True),
         ({"index": 0}, {}, False),
         ({}, {"index": 0}, False),
     ],
@@ -204,6 +253,12 @@ def test_the_words_alone_do_not_make_a_table_or_a_settings_file() -> None:
         assert same("write", {"path": name, "content": wanted}, {"path": name, "content": f"{wanted}\n"})
         assert not same("write", {"path": name, "content": wanted}, {"path": name, "content": given})
         assert same("write", {"path": "a.md", "content": wanted}, {"path": "a.md", "content": given})
+
+
+def test_where_one_is_is_not_taken_for_the_root_where_it_is_not_known() -> None:
+    assert not same("read", {"path": "etc/hosts"}, {"path": "/etc/hosts"}, cwd="")
+    assert not same("exec", {"command": "rm -r *"}, {"command": "cd / && rm -r *"}, cwd="")
+    assert same("read", {"path": "etc/hosts"}, {"path": "./etc/hosts"}, cwd="")
 
 
 def test_what_a_schema_requires_or_has_on_may_not_be_left_out() -> None:
@@ -250,7 +305,9 @@ def test_no_call_is_agreement_where_none_was_made() -> None:
     assert verdict({"no_call": True}, ("ls", {}), text="Let me look.") == "unexpected_call: ls"
     assert verdict({"no_call": True}) is not None
     assert verdict({"ask": True}, text="Which folder?") is None
-    assert verdict({"ask": True}, text="I have moved it.") is not None
+    assert verdict({"ask": True}, text="Which one (or **both**)?") is None
+    for text in ("I have moved it.", "?", ". ?", "Sure! ?"):
+        assert verdict({"ask": True}, text=text) is not None, text
 
 
 @pytest.mark.skipif(not can_run(), reason="bashkit has no build here")

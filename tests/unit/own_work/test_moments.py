@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from clawgauge.checks import Answer, check_spec, judge
 from clawgauge.own_work import moments as own
-from clawgauge.own_work.moments import Mask, Moment, choose, find_effect, find_moments
+from clawgauge.own_work.moments import Mask, Moment, choose, find_effect, find_moments, make_suite
 from clawgauge.own_work.stores import Session
 from clawgauge.records import ToolInvocation
 from clawgauge.world import can_run
@@ -99,6 +100,8 @@ UNHELD: dict[str, list[tuple[str, Any]]] = {
     "deeper": [("x", nested(450))],
     "deep in tool search": [("tool_call", {"id": "x", "args": nested(450)})],
 }
+PATCH = "*** Begin Patch\n*** Update File: a.md\n@@\n-tea\n+coffee\n*** End Patch"
+PICTURE = result("Read image file") | {"content": [{"type": "text", "text": "Read"}, {"type": "image", "data": ""}]}
 FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
 
 
@@ -115,6 +118,12 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
         ),
         pytest.param(
             [*FINE, answer("One file."), user("Das ist falsch.")], 0, "answers that the user corrected", id="falsch"
+        ),
+        pytest.param(
+            [user("Hi"), answer("Ho"), user("/compact"), user("No, I said tea.")],
+            0,
+            "answers that the user corrected",
+            id="no, after a slash command",
         ),
         pytest.param([user("Hi"), answer("Ho"), user("Wait a bit, then go on.")], 1, None, id="wait a bit"),
         pytest.param([user("Hi"), answer("", LS), user("Still there?")], 0, "stopped calls", id="no result"),
@@ -149,6 +158,18 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             2,
             None,
             id="another page",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", ("apply_patch", {"input": PATCH})), result("ok"), answer("***Done*** now.")],
+            2,
+            None,
+            id="a patch",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", ("apply_patch", {"input": f"{PATCH}\n***\n"})), result("ok")],
+            0,
+            "masked secrets",
+            id="a masked line of a patch",
         ),
         pytest.param([user("/status"), answer("All is well.")], 0, "slash commands", id="a slash command"),
         pytest.param([user("The key is sk-ant…DEFG, use it"), answer("Done?")], 0, "masked secrets", id="a masked key"),
@@ -203,6 +224,12 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "answers to images",
             id="image",
         ),
+        pytest.param(
+            [*FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4],
+            2,
+            "answers to images",
+            id="an image that is no longer sent",
+        ),
     ],
 )
 def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moments: int, reason: str | None) -> None:
@@ -210,6 +237,69 @@ def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moment
     assert len(moments) == n_moments, left_out
     assert reason is None or reason in left_out
     assert reason is not None or not left_out
+
+
+@every_row(
+    "text, is_taken_back",
+    [
+        *(
+            (text, True)
+            for text in [
+                "Hmm, that's wrong",
+                "Sorry, I meant tea",
+                "Actually make it tea",
+                "Oh no!",
+                "You edited the wrong file.",
+                "The total is wrong, look again",
+                "Das stimmt nicht",
+                "Ce n'est pas ça",
+                "No era eso",
+                "Ho detto tè",
+                "Nej, te",
+                "Hayır",
+                "Нет, чай",
+                "不对，我要茶",
+                "違います",
+                "아니요, 차",
+                "لا، شاي",
+            ]
+        ),
+        *(
+            (text, False)
+            for text in [
+                "What is wrong with the server?",
+                "Can you fix the wrong entry in a.csv?",
+                "Is the price right?",
+                "Notes, please",
+                "Eine Liste, bitte",
+                "Einen Kaffee",
+                "Stop the container",
+                "好的，谢谢",
+                "Actuaries, list them",
+                "Malta, what is the weather there?",
+            ]
+        ),
+    ],
+)
+def test_people_take_back_in_many_words(text: str, is_taken_back: bool) -> None:
+    moments, left_out = look(user("Hi"), answer("Ho"), user(text))
+    assert (len(moments), left_out["answers that the user corrected"]) == ((0, 1) if is_taken_back else (1, 0))
+
+
+def test_an_image_is_sent_for_three_more_turns_and_then_words_in_its_place() -> None:
+    moments, _ = look(*FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4)
+    seen = [message["content"] for message in moments[-1].messages if message["role"] == "tool"]
+    assert seen == ["Read\n[image data removed - already processed by model]"]
+
+
+def test_what_was_said_before_a_yes_must_be_in_the_call_too() -> None:
+    tell = ("message", {"message": "tell alice the printer works"})
+    talk = user("Could you tell alice about it?"), answer("Shall I?"), user("Yes, do it."), answer("", tell), result("")
+    moments, _ = look(*talk)
+    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())["prompts"][-1][
+        "validator"
+    ]
+    assert "alice" in validator["telling"]
 
 
 def test_a_call_through_tool_search_is_the_call_it_makes() -> None:
@@ -263,6 +353,26 @@ def test_the_chosen_ones_are_spread_over_tools_and_sessions_and_nothing_is_asked
 def test_a_long_word_is_gone_through_once() -> None:
     assert own.MASKED.search("a" * 400_000) is None
     assert own.MASKED.search("abcdefgh…wxyz") is not None
+
+
+@pytest.mark.skipif(not can_run(), reason="bashkit has no build here")
+def test_looking_at_a_file_that_nobody_has_seen_is_no_agreement() -> None:
+    write, look_at = ("write", {"path": "a.md", "content": "two cups of tea\n"}), ("exec", {"command": "cat a.md"})
+    talk = (
+        user("Note it."),
+        answer("", write),
+        result("ok"),
+        user("So?"),
+        answer("", look_at),
+        result("two cups of tea"),
+    )
+    (_, moment), _ = look(*talk)
+    effect = find_effect(moment, Mask([], None, []))
+    spec = {"type": "agreement", "expected_calls": [{"name": "exec", "arguments": look_at[1]}], "effect": effect}
+    tools = [{"type": "function", "function": {"name": "exec", "parameters": {"properties": {"command": {}}}}}]
+    for line, agrees in {"head a.md": True, "cat keys.md a.md": False, "cat /root/keys a.md": False}.items():
+        call = ToolInvocation(name="exec", arguments={"command": line}, channel="native")
+        assert judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass is agrees, line
 
 
 @pytest.mark.skipif(not can_run(), reason="bashkit has no build here")

@@ -40,7 +40,7 @@ def test_every_session_of_both_releases_is_read() -> None:
     found = {}
     for release in ("2026.7.1", "2026.9.6"):
         left_out: Counter[str] = Counter()
-        sessions = list(read_sessions(DATA / release, [], left_out))
+        sessions = list(read_sessions(DATA / release, [], left_out, []))
         found[release] = (len(sessions), sum(len(one.records) for one in sessions), +left_out)
     assert found == {"2026.7.1": (4, 76, Counter()), "2026.9.6": (8, 252, Counter())}
 
@@ -51,7 +51,13 @@ def test_a_session_that_was_moved_into_the_database_counts_once(tmp_path: Path) 
     archive.mkdir()
     shutil.copy(DATA / "main_decoded.jsonl", archive / "agent_main_main.95fad8c4.jsonl.imported-1794757386507")
     write_lines(state, TALK, "own.jsonl.reset.2026-11-15T16-14-21.566Z")
-    assert len(list(read_sessions(state, [], Counter()))) == 9
+    assert len(list(read_sessions(state, [], Counter(), []))) == 9
+
+
+def test_a_session_that_the_database_only_names_is_read_from_its_file(tmp_path: Path) -> None:
+    state = write_lines(write_database(tmp_path, []), as_records([user("Hi"), answer("Ho")]))
+    (session,) = read_sessions(state, [], Counter(), [])
+    assert len(session.records) == 3
 
 
 def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_changes(tmp_path: Path) -> None:
