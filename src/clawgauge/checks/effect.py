@@ -15,7 +15,7 @@ from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import ON_COMMANDS, makes_up_result, refuses, why_not_meant
 from clawgauge.checks.tool_call import find_misfit, listed, parameters_by_tool, property_schema
-from clawgauge.checks.world_state import CONDITIONS, find_faults, find_forbidden
+from clawgauge.checks.world_state import CONDITIONS, find_conflict, find_faults, find_forbidden
 from clawgauge.records import ToolInvocation
 from clawgauge.world.world import World
 
@@ -58,8 +58,8 @@ def _variables(value: Any, place: str) -> None:
 
 
 def _find_idle(spec: Spec) -> tuple[str, str] | None:
-    if "output" in spec:
-        return None
+    if (conflict := find_conflict(spec)) or "output" in spec:
+        return conflict
     if not spec.get("expect"):
         return "expect", "is missing; give at least one condition there, or an 'output'"
     holds = not any(find_faults(spec, World(spec.get("world", {}))))
@@ -87,8 +87,7 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
     parsed["commands"] = [step.line for step in steps]
     world = World(spec.get("world", {}))
     commands = [command for step in steps if step.tool == "exec" for command in _commands_of(step.line)]
-    fits = shape.matches_fully
-    known = [*spec.get("stand_ins", []), _HARM]
+    known, fits = [*spec.get("stand_ins", []), _HARM], shape.matches_fully
     stand_ins = [one for one in known if any(fits(one["command"], line) for line in commands)]
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in spec.get("env", {}).items())
     outputs: list[str] = []

@@ -35,25 +35,12 @@ _KINDS += [effects.NOT_A_DIRECTORY, effects.NOT_EMPTY, effects.UNSUPPORTED]
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
 # What `sed -i` writes beside a file before it is renamed onto it. Nobody else is to see it.
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
-_HERE = b" is not supported here"
-_OWN_VERSION = ("|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode())
-# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
-_GIVE_AWAYS = (
-    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
-    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
-    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"/\.bashkit-fd-(\d+)\.tmp"), rb"/dev/fd/\1"),
-    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
-    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
-    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
-    (re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % _OWN_VERSION), rb"\1\2 (GNU coreutils) 9.1"),
-    (re.compile(rb"(?m)^([a-z]+: )(?:invalid option -- '|unrecognized option '-)(\S+)'$"), rb"\1option '-\2'" + _HERE),
-    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1'" + _HERE),
-    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
-    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
-    (re.compile(rb"(?i)bashkit"), b"bash"),
-)  # fmt: skip
-_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable", b"d option ")
+_OWN = {"NATIVE": "|".join(sorted(NATIVE)), "VERSION": re.escape(bashkit.__version__)}
+_GIVE_AWAYS = [
+    (re.compile(re.sub("NATIVE|VERSION", lambda name: _OWN[name[0]], pattern).encode()), instead.encode())
+    for pattern, instead in TABLE["give_aways"]
+]
+_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"unavailable", b"d option ")
 
 
 def polish(content: bytes) -> bytes:
@@ -313,10 +300,11 @@ class Shell:
 
     def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
         user = self._machine.ledger.user
-        key, base = (user, len(self._stdin), left_out), {
-            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
-        }  # fmt: skip
+        key, told = (
+            (user, len(self._stdin), left_out),
+            {"user": user, "home": home_of(user), "host": self._machine.host},
+        )
+        base = {name: text.format(**told) for name, text in TABLE["environment"].items()}
         shell = self._fresh(key, base)
         others = {*env} - {"PWD", "OLDPWD", "_", "SHLVL"}
         own = [name for name in env if name in others and name.isidentifier() and env[name] != base.get(name)]
@@ -368,7 +356,10 @@ class Shell:
         shell = self._me
 
         def run(context: Any) -> Any:
-            args = [shell.hold(context.fs, arg) if arg.startswith("/dev/fd/") else arg for arg in context.argv]
+            # What comes through `<(…)` bashkit shows to its own commands alone.
+            for pipe in (arg for arg in context.argv if arg.startswith("/dev/fd/")):
+                shell._scratch[f"/.bashkit-fd-{pipe[8:]}.tmp"] = context.fs.read_file(pipe)
+            args = [re.sub("^/dev/fd/(.*)", r"/.bashkit-fd-\1.tmp", arg) for arg in context.argv]
             call = Call(name, args, shell._machine, shell, context.stdin or "", context.cwd, context.env)
             try:
                 code = shell.run_command(command, call)
@@ -378,12 +369,6 @@ class Shell:
             return bashkit.BuiltinResult("".join(call.out), "".join(call.err), code)
 
         return run
-
-    def hold(self, files: Any, pipe: str) -> str:
-        """The name of a file with what came through `<(…)`, which bashkit shows to its own commands alone."""
-        name = f"/.bashkit-fd-{posixpath.basename(pipe)}.tmp"
-        self._scratch[name] = files.read_file(pipe)
-        return name
 
     def run_command(self, command: Command, call: Call) -> int:
         try:

@@ -208,6 +208,18 @@ def test_variables_are_set_for_every_command() -> None:
         ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0].command'"),
         ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0].prints' is missing"),
         ({"output": COUNT, "env": {"a b": "x"}}, "key 'env.a b' must be"),
+        (
+            {"output": {"contains_all": ["a file"], "contains_none": ["FILE"]}},
+            "key 'output.contains_all' holds \"FILE\"",
+        ),
+        (
+            {"expect": [{"deleted": "/a"}], "forbid": [{"deleted": "*"}]},
+            "key 'expect[0]' wants what 'forbid' rules out",
+        ),
+        (
+            {"output": COUNT, "expect": [{"service": "web", "restarted": True}], "forbid": [{"service": "w*"}]},
+            "key 'expect[0]' wants what 'forbid' rules out: service web",
+        ),
         ({"output": COUNT, "expected_tools": []}, "key 'expected_tools' is empty"),
     ],
 )

@@ -90,8 +90,7 @@ def stat(call: Call) -> int:
 
     def work(operand: str, path: str) -> None:
         node = call.files.node(path)
-        changed = call.machine.clock.moment(node.modified_s)
-        moment = format_moment(changed, "%F %T.%N +0000")
+        moment = format_moment(changed := call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
         values = {
             "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",

@@ -95,15 +95,16 @@ def _control(call: Call, action: str, name: str) -> int:
 
 
 def _show(call: Call, found: Service) -> int:
-    failed = found.state == "failed"
-    values = {
-        "Id": found.unit, "Description": found.description, "LoadState": "loaded", "ActiveState": found.state,
-        "SubState": _STATES[found.state][0], "MainPID": str(found.pid or 0), "UnitFileState": found.enabling,
-        "FragmentPath": f"/etc/systemd/system/{found.unit}", "NRestarts": "0",
-        "ExecMainStatus": "1" if failed else "0", "Result": "exit-code" if failed else "success",
-        "ActiveEnterTimestamp": format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC"),
-        "MemoryCurrent": str(int(found.memory_mb * 1024**2)),
-    }  # fmt: skip
+    sub, _, _, status, result = _STATES[found.state]
+    told = {
+        "sub": sub,
+        "status": status,
+        "result": result,
+        "pid": found.pid or 0,
+        "bytes": int(found.memory_mb * 1024**2),
+    }
+    told["since"] = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
+    values = {name: text.format(found, **told) for name, text in TABLE["systemctl"]["show"].items()}
     wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
     form = "{1}\n" if call.options.has("value") else "{0}={1}\n"
     return call.print("".join(form.format(name, values[name]) for name in wanted if name in values))
@@ -112,7 +113,7 @@ def _show(call: Call, found: Service) -> int:
 def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
-    _, mark, sub = _STATES[found.state]
+    _, mark, sub, *_ = _STATES[found.state]
     call.print(TABLE["systemctl"]["status"].format(found, mark=mark, sub=sub, since=since, days=days))
     if found.pid is not None:
         call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
@@ -211,10 +212,7 @@ def curl(call: Call) -> int:
         target = options.value("o") or (_name_of(url) if options.has("O") else "")
         folder = options.value("output-dir").rstrip("/")
         code = _deliver(call, shown, f"{folder}/{target}" if folder and target else target)
-        values = {
-            "http_code": str(page.status), "response_code": str(page.status), "size_download": str(size),
-            "content_type": page.content_type, "url_effective": url, "time_total": "0.084", "time_connect": "0.012",
-        }  # fmt: skip
+        values = {name: text.format(page, size=size, url=url) for name, text in TABLE["curl"]["write_out"].items()}
         return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
 
     return call.each(urls, transfer)

@@ -58,9 +58,8 @@ def _seconds(text: str) -> float:
 @command("timeout", raw=True)
 def timeout(call: Call) -> int:
     """By the world's clock: what sleeps here takes no time of ours."""
-    before_s, words = call.machine.clock.now_s, " ".join(call.args)
-    found = re.match(r"(?:(?:-k|-s|--kill-after|--signal) \S+ |-\S+ )*(\S+)", words)
-    limit_s = _seconds(found[1] if found else "")
+    found = re.match(r"(?:(?:-k|-s|--kill-after|--signal) \S+ |-\S+ )*(\S+)", " ".join(call.args))
+    before_s, limit_s = call.machine.clock.now_s, _seconds(found[1] if found else "")
     code = call.shell.pass_on(shlex.join(["timeout", *call.args]), call)
     return 124 if 0 < limit_s < call.machine.clock.now_s - before_s else code
 
