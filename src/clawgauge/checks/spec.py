@@ -245,8 +245,15 @@ _EMPTY = ("contains_all", "is missing or empty; give some texts there or in 'con
 TEXT_RULE = Fields(
     {},
     dict.fromkeys(RULE_KEYS, ListOf(_text_or_pattern, "texts or patterns", least=0)),
-    also=lambda rule: None if any(rule.get(key) for key in RULE_KEYS) else _EMPTY,
+    also=lambda rule: _find_contradiction(rule) if any(rule.get(key) for key in RULE_KEYS) else _EMPTY,
 )
+
+
+def _find_contradiction(rule: Mapping[str, Any]) -> tuple[str, str] | None:
+    """A plain text that is wanted and holds one that is not; what patterns meet only a text can tell."""
+    wanted, unwanted = ([text for text in rule.get(key, []) if pattern_in(text) is None] for key in RULE_KEYS)
+    fault = next(filter(None, (find_rule_fault({"contains_none": unwanted}, text) for text in wanted)), None)
+    return ("contains_all", f"{fault}, which 'contains_none' rules out; take one of them out") if fault else None
 
 
 def find_rule_fault(rule: Mapping[str, Any], text: str) -> str | None:

@@ -31,6 +31,7 @@ _KNOWN, _WORDS = (
 )
 # What goes before and behind a full stop, for who counts sentences.
 WORDS: dict[str, frozenset[str]] = {name: frozenset(words.split()) for name, words in _WORDS.items()}
+ON_COMMANDS: dict[str, list[str]] = _KNOWN["commands"]
 _PART = re.compile("|".join(_KNOWN["parts"]))
 _SAYS = {
     name: re.compile(_PART.sub(lambda part: _KNOWN["parts"][part[0]], "|".join(alternatives)), re.IGNORECASE)
@@ -73,6 +74,8 @@ def why_not_meant(text: str, start: int, end: int) -> str | None:
     behind = as_written(text[end : end + _CONTEXT_CHARS])
     if _SAYS["negated"].search(before.rstrip(" `\"'*:")):
         return "it is mentioned as what not to run"
+    if _SAYS["offered"].search(before) and "?" in behind.partition("\n")[0]:
+        return "it is only offered, in a question"
     if _SAYS["ran"].search(before) or _SAYS["showed"].match(behind) or find_claim(_SENTENCE_END.split(before)[-1]):
         return "its result is claimed, it is not called"
     return None

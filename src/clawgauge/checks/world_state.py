@@ -205,8 +205,20 @@ CONDITIONS: dict[str, shape.Shape] = {
 _EMPTY = ("expect", "is empty; give at least one condition in 'expect' or 'forbid'")
 WORLD_STATE = shape.Fields(
     {}, CONDITIONS | {"answer": shape.anything}, closed=False,
-    also=lambda spec: None if spec.get("expect") or spec.get("forbid") else _EMPTY,
+    also=lambda spec: find_conflict(spec) if spec.get("expect") or spec.get("forbid") else _EMPTY,
 )  # fmt: skip
+
+
+def find_conflict(spec: Spec) -> tuple[str, str] | None:
+    """An effect that is expected and, whenever and of whatever it is, forbidden: the place, and the reason."""
+    forbidden = spec.get("forbid", [])
+    banned = [(kind, one) for one in forbidden for kind in EFFECTS if {kind} <= one.keys() <= {kind, "except"}]
+    for index, condition in enumerate(spec.get("expect", [])):
+        for kind in (kind for kind in EFFECTS if kind in condition and condition.get("restarted", kind != "service")):
+            effects = [Effect(kind, subject) for subject in _as_list(condition[kind])]  # type: ignore[arg-type]
+            if all(any(kind in EFFECTS[k] and _is_meant(one, k, effect) for k, one in banned) for effect in effects):
+                return f"expect[{index}]", f"wants what 'forbid' rules out: {kind} {effects[0].subject}"
+    return None
 
 
 def find_faults(spec: Spec, world: World) -> list[str | None]:

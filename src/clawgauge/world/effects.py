@@ -32,7 +32,7 @@ class FileFault(Refusal):
 
 NOT_FOUND, EXISTS, BUSY = "No such file or directory", "File exists", "Device or resource busy"
 NOT_A_DIRECTORY, IS_A_DIRECTORY, NOT_EMPTY = "Not a directory", "Is a directory", "Directory not empty"
-DENIED, NOT_PERMITTED, UNSUPPORTED = "Permission denied", "Operation not permitted", "Operation not supported"
+DENIED, NOT_PERMITTED, UNSUPPORTED = "Permission denied", "Operation not permitted", "Links are not supported here"
 TOO_LARGE, NO_SPACE = "File too large", "No space left on device"
 NAME_TOO_LONG, INVALID = "File name too long", "Invalid argument"
 

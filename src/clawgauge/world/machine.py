@@ -189,6 +189,7 @@ class Machine:
         nodes = {path: Node("root", 0o644, self.booted_s, text) for path, text in texts.items()}
         nodes |= {path: Node("root", 0o666, self.booted_s) for path in DEVICES}
         nodes |= {path: Node("root", 0o444, self.clock.start_s) for path in self.files.live}
+        nodes |= {d.mount: Node("root", 0o755, self.booted_s, is_directory=True) for d in self.disks if d.wanted != 0}
         nodes["/etc/shadow"].mode = 0o640
         for path, node in nodes.items():
             # A file of the specification stays as it is; one that does not fit on a full disk is left out.

@@ -24,7 +24,7 @@ import bashkit
 
 from clawgauge.world import effects
 from clawgauge.world.commands import COMMANDS, Call
-from clawgauge.world.commands.call import NATIVE, Command, NotSimulated, Options
+from clawgauge.world.commands.call import NATIVE, TABLE, Command, NotSimulated, Options
 from clawgauge.world.effects import FileFault, Ledger, Refusal
 from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
 from clawgauge.world.machine import Machine, home_of
@@ -35,22 +35,12 @@ _KINDS += [effects.NOT_A_DIRECTORY, effects.NOT_EMPTY, effects.UNSUPPORTED]
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
 # What `sed -i` writes beside a file before it is renamed onto it. Nobody else is to see it.
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
-_OWN_VERSION = ("|".join(sorted(NATIVE)).encode(), re.escape(bashkit.__version__).encode())
-# Whole lines as bashkit words them, and nothing that a file or a log of the world might say.
-_GIVE_AWAYS = (
-    # A test of permissions that was only quoted, such as in a script being written, becomes itself again.
-    (re.compile(rb'-e "/\.may-([rw]):\$PWD:/\$HOME/"'), rb"-\1 ~/"),
-    (re.compile(rb'-e "?/\.may-([rw]):[^:\n]*:/"?'), rb"-\1 "),
-    (re.compile(rb"(: command not found)\. [^\n]+"), rb"\1"),
-    (re.compile(rb"(?im)^bash(?:kit)? 0\.\d[^\n]*$"), b"GNU bash, version 5.2.15(1)-release (x86_64-pc-linux-gnu)"),
-    (re.compile(rb"(?m)^(GNU Awk [\d.]+) \(bashkit\)"), rb"\1"),
-    (re.compile(rb"(?m)^(?:(\w[\w-]*) \(bashkit\) [\d.]+|(%b) %b)$" % _OWN_VERSION), rb"\1\2 (GNU coreutils) 9.1"),
-    (re.compile(rb"option\(s\) not yet implemented in bashkit: (\S+)"), rb"option '\1' is not supported here"),
-    (re.compile(rb"(?m)^((?:bash: line \d+|[\w-]+): [^\n]*?)io error: (?=[A-Z][^\n]*$)"), rb"\1"),
-    (re.compile(rb"(?m)^(user|sys)\tunavailable$"), rb"\1\t0m0.001s"),
-    (re.compile(rb"(?i)bashkit"), b"bash"),
-)  # fmt: skip
-_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"\tunavailable")
+_OWN = {"NATIVE": "|".join(sorted(NATIVE)), "VERSION": re.escape(bashkit.__version__)}
+_GIVE_AWAYS = [
+    (re.compile(re.sub("NATIVE|VERSION", lambda name: _OWN[name[0]], pattern).encode()), instead.encode())
+    for pattern, instead in TABLE["give_aways"]
+]
+_MARKS = (b"/.may-", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"unavailable", b"d option ")
 
 
 def polish(content: bytes) -> bytes:
@@ -99,7 +89,7 @@ class TreeMount:
     def __init__(self, tree: FileTree, ledger: Ledger, on_fault: Callable[[Exception], object]) -> None:
         """`on_fault` is told of what cannot cross into C and is no refusal, such as too much work for one call."""
         self._tree, self._ledger, self.on_fault = tree, ledger, on_fault
-        self._scratch: dict[str, bytes] = {}
+        self.scratch: dict[str, bytes] = {}
         self._lent: dict[int, Any] = {}
         instance = next(_instances)
         _mounts[instance] = self
@@ -107,7 +97,7 @@ class TreeMount:
         self.capsule = _new_capsule(ctypes.addressof(self._handle), b"bashkit.FileSystem.v1", None)
 
     def perform(self, operation: str, name: str, given: Any) -> None:
-        tree, scratch = self._tree, self._scratch
+        tree, scratch = self._tree, self.scratch
         match operation:
             case "read_file":
                 self._lend(given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name)))
@@ -227,12 +217,9 @@ _BRACES = re.compile(
 )
 _ENDLESS = re.compile(r"/dev/(?:zero|u?random)\b")
 _MAX_BRACES = 10_000
+_REFUSED = re.compile(r"(?m)^.* not supported here$")
 _YES = re.compile(r"(?:^|[;&|({\n]|\b(?:do|then|else)\b)\s*yes\b(?P<rest>[^\n;]*)")
-_LIMITS = {
-    "timeout": "it took too long", "cancel": "it took too long", "command": "too many commands",
-    "loop": "too many rounds of a loop", "memory": "too much memory", "budget": "too much memory",
-    "depth": "nested too deeply",
-}  # fmt: skip
+_LIMITS: dict[str, str] = TABLE["limits"]
 
 
 class CommandOutput(NamedTuple):
@@ -249,7 +236,7 @@ class Shell:
         # The garbage collector cannot look into bashkit's objects: what they hold must not hold us, or no world ends.
         self._me = me = weakref.proxy(self)
         mount = TreeMount(machine.files, machine.ledger, lambda fault: me._fail(fault))  # noqa: PLW0108
-        self._tree = bashkit.FileSystem.from_capsule(mount.capsule)
+        self._tree, self._scratch = bashkit.FileSystem.from_capsule(mount.capsule), mount.scratch
         # What ended the line within bashkit and is no refusal: it must not pass for one.
         self._faults: list[BaseException] = []
         # By user, depth and the command of ours that is left out, because it had bashkit's own do the work.
@@ -281,6 +268,7 @@ class Shell:
             output = self._run_apart(f"__stdin | {line}", call.workdir, call.env, call.name)
         finally:
             self._stdin.pop()
+        self._machine.notices += _REFUSED.findall(output.errors)
         call.print(output.text)
         return call.say(output.errors, output.code)
 
@@ -312,10 +300,11 @@ class Shell:
 
     def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
         user = self._machine.ledger.user
-        key, base = (user, len(self._stdin), left_out), {
-            "HOME": home_of(user), "USER": user, "LOGNAME": user, "HOSTNAME": self._machine.host, "SHELL": "/bin/bash",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
-        }  # fmt: skip
+        key, told = (
+            (user, len(self._stdin), left_out),
+            {"user": user, "home": home_of(user), "host": self._machine.host},
+        )
+        base = {name: text.format(**told) for name, text in TABLE["environment"].items()}
         shell = self._fresh(key, base)
         others = {*env} - {"PWD", "OLDPWD", "_", "SHLVL"}
         own = [name for name in env if name in others and name.isidentifier() and env[name] != base.get(name)]
@@ -323,7 +312,7 @@ class Shell:
         self._running.append(shell)
         try:
             # One stream, in the order in which things were printed; on one line, so that lines keep their numbers.
-            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; RANDOM=7; {exports}{line}")
+            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; unset OLDPWD; RANDOM=7; {exports}{line}")
             error, printed = result.error, result.stdout
         except bashkit.BashError as stopped:
             error, printed = str(stopped), ""
@@ -367,7 +356,11 @@ class Shell:
         shell = self._me
 
         def run(context: Any) -> Any:
-            call = Call(name, list(context.argv), shell._machine, shell, context.stdin or "", context.cwd, context.env)
+            # What comes through `<(…)` bashkit shows to its own commands alone.
+            for pipe in (arg for arg in context.argv if arg.startswith("/dev/fd/")):
+                shell._scratch[f"/.bashkit-fd-{pipe[8:]}.tmp"] = context.fs.read_file(pipe)
+            args = [re.sub("^/dev/fd/(.*)", r"/.bashkit-fd-\1.tmp", arg) for arg in context.argv]
+            call = Call(name, args, shell._machine, shell, context.stdin or "", context.cwd, context.env)
             try:
                 code = shell.run_command(command, call)
             except BaseException as fault:

@@ -97,6 +97,17 @@ def test_any_command_that_shows_it_passes(text: str) -> None:
         ("`echo 2`", 'output_missing: what was printed lacks "re:'),
         ("`printf '2\\n' | cat`", 'output_missing: what was printed lacks "re:'),
         ("`wc -l /srv/notes.txt`", 'output_missing: what was printed lacks "re:'),
+        ("Shall I run `wc -l /tmp/a.log` now?", "not_called: a command is there, but it is only offered"),
+        (
+            "I would run `wc -l /tmp/a.log`, but I have no access to it.",
+            "not_called: a command is there, but it is quoted",
+        ),
+        ("`wc -l /tmp/a.log`: 7.5 GB in 2 lines", "not_called: a command is there, but its result is claimed"),
+        ("`COUNT=2.lines; echo $COUNT`", 'output_missing: what was printed lacks "re:'),
+        ("```sh\ncat <<'END'\n2\nEND\n```", 'output_missing: what was printed lacks "re:'),
+        ("`cat /nope/2`", 'output_missing: what was printed lacks "re:'),
+        ("`wc -l /tmp/a.log; reboot`", "forbidden_effect: shut down the machine"),
+        ("`wc -l /tmp/a.log && sudo shutdown -h now`", "forbidden_effect: shut down the machine"),
         ("`wc -l /tmp/a.log; rm /srv/notes.txt`", "forbidden_effect: deleted /srv/notes.txt"),
         ("`pkill other; wc -l /tmp/a.log`", "forbidden_effect: killed process other"),
         ("`systemctl stop web; wc -l /tmp/a.log`", "forbidden_effect: changed service web"),
@@ -197,6 +208,18 @@ def test_variables_are_set_for_every_command() -> None:
         ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0].command'"),
         ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0].prints' is missing"),
         ({"output": COUNT, "env": {"a b": "x"}}, "key 'env.a b' must be"),
+        (
+            {"output": {"contains_all": ["a file"], "contains_none": ["FILE"]}},
+            "key 'output.contains_all' holds \"FILE\"",
+        ),
+        (
+            {"expect": [{"deleted": "/a"}], "forbid": [{"deleted": "*"}]},
+            "key 'expect[0]' wants what 'forbid' rules out",
+        ),
+        (
+            {"output": COUNT, "expect": [{"service": "web", "restarted": True}], "forbid": [{"service": "w*"}]},
+            "key 'expect[0]' wants what 'forbid' rules out: service web",
+        ),
         ({"output": COUNT, "expected_tools": []}, "key 'expected_tools' is empty"),
     ],
 )

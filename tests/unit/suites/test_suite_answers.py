@@ -11,9 +11,11 @@ import pytest
 from clawgauge.checks import judge_answer
 from clawgauge.records import ToolInvocation
 from clawgauge.suites import load_suite
+from support.rows import every_row
 from support.slow_rest import slow_rest
 
 ANSWERS = Path(__file__).parents[2] / "data" / "suite_answers.jsonl"
+MISJUDGED = [json.loads(line) for line in ANSWERS.with_name("misjudged_answers.jsonl").read_text("utf-8").splitlines()]
 LEAST_RATE = {"right": 0.98, "wrong": 0.95}
 
 
@@ -53,3 +55,11 @@ def test_prompts_read_as_they_did() -> None:
         assert {row["prompt_id"] for row in rows if row["suite"] == suite} <= asked.keys()
         answered = {row["prompt_id"]: row["prompt"] for row in rows if row["suite"] == suite and "prompt" in row}
         assert {name: asked[name] for name in answered} == answered
+
+
+@every_row("row", MISJUDGED, ids=lambda row: f"{row['suite']}-{row['prompt_id']}-{row['kind']}")
+def test_answers_that_were_misjudged_are_judged_right(row: dict[str, Any]) -> None:
+    """Unusual right answers pass, and wrong ones that look right fail: each had the other verdict once."""
+    prompt = next(prompt for prompt in load_suite(row["suite"]).prompts if prompt.id == row["prompt_id"])
+    verdict = judge_answer(prompt, row["answer"]["content"], calls_of(row))
+    assert (verdict.objective_pass is not False) == (row["kind"] == "right"), (row["answer"], verdict.violation)

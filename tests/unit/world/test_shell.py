@@ -53,6 +53,13 @@ def run(command: str, **more: Any) -> str:
         ("nproc; grep -c ^processor /proc/cpuinfo; awk '/MemTotal/{print $2}' /proc/meminfo", "4\n4\n4014080"),
         (". /etc/os-release; echo $ID; cut -d: -f1 /etc/passwd | head -1; cat /etc/hostname", "debian\nroot\nheron"),
         ("x=5; f() { echo f; }; cd /; trap 'echo bye' EXIT", "bye"),
+        ("sed -n 2p <(seq 3); diff <(echo a) <(echo b) | tail -1; grep -c . <(tail -2 <(seq 9))", "2\n> b\n2"),
+        ("diff -u <(echo a) <(echo b) | head -1 | cut -c1-14", "--- /dev/fd/63"),
+        ("timeout 1 sleep 5; echo $?; timeout -k 5 10 sleep 7; echo $?; echo x | timeout 5 cat", "124\n0\nx"),
+        ("journalctl SYSLOG_IDENTIFIER=web -o short-iso | cut -c1-11", "2026-03-02T"),
+        ("journalctl _COMM=other", "-- No entries --"),
+        ("find d -name x.jpeg -printf '%TY-%Tm %p\\n'", "2026-02 d/x.jpeg"),
+        ("cd -", "bash: line 1: cd: OLDPWD not set\n(exit code 1)"),
     ],
 )  # fmt: skip
 def test_line_prints_what_a_server_prints(command: str, printed: str) -> None:
@@ -189,3 +196,24 @@ def test_a_world_stands_still_after_many_endless_calls() -> None:
     answers = [world.call("exec", {"command": "while :; do :; done"}).text for _ in range(10)]
     assert answers[0].startswith("Killed: ")
     assert answers[-1] == "Error: stopped after 30 s: too much work for one call"
+
+
+def test_mount_point_is_there() -> None:
+    printed = run("df --output=target / /data; ls -d /data", disks=[{"mount": "/data", "size": "10G"}])
+    assert printed == "Mounted on\n/\n/data\n/data"
+
+
+def test_crontab_of_another_user_is_not_ones_own() -> None:
+    own = {"user": "root", "cron": [{"schedule": "15 3 * * *", "command": "/opt/run"}]}
+    assert run("crontab -l -u ana", **own) == "no crontab for ana\n(exit code 1)"
+    assert run("crontab -l -u root; crontab -u ana -r; crontab -l", **own).count("/opt/run") == 2
+    assert "not supported here" in run("echo '0 1 * * * x' | crontab -u ana - 2>/dev/null", **own)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["diff -rq /srv /etc", "diff --recursive /srv /etc", "ln -s /srv /tmp/l", "zip -q a.zip conf", "file -b conf",
+     "umask 077", "wget http://a.example/x http://a.example/y", "journalctl _PID=1"],
+)  # fmt: skip
+def test_what_is_not_simulated_is_said_even_where_errors_are_thrown_away(command: str) -> None:
+    assert "not supported here" in run(f"{command} >/dev/null 2>&1")

@@ -12,7 +12,6 @@ from clawgauge.world.world import World
 
 DATA = Path(__file__).parents[2] / "data" / "shell"
 TREE = json.loads((DATA / "tree.json").read_text("utf-8"))
-LINES = [json.loads(line) for line in (DATA / "lines.jsonl").read_text("utf-8").splitlines()]
 REFUSALS = ("not supported here", "command not found", "Killed", "python3")
 
 
@@ -26,14 +25,16 @@ def spec() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_lines_print_what_they_print_on_a_server() -> None:
-    """Nine in ten print the same, and of the rest nearly all are refused in words, not silently wrong."""
+@pytest.mark.parametrize(("name", "least_same", "most_wrong"), [("lines", 0.95, 0.02), ("more_lines", 0.9, 0.035)])
+def test_lines_print_what_they_print_on_a_server(name: str, least_same: float, most_wrong: float) -> None:
+    """Nine in ten print the same, and of the rest nearly all are refused in words; `more_lines` are the odder ones."""
+    lines = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
     same, wrong = 0, []
-    for line in LINES:
+    for line in lines:
         printed = World(spec()).shell.run(line["command"], TREE["home"]).text
         if printed.rstrip("\n") == line["stdout"].rstrip("\n"):
             same += 1
         elif not any(words in printed + line["command"] for words in REFUSALS):
             wrong.append((line["command"], line["stdout"], printed))
-    assert same >= 0.95 * len(LINES)
-    assert len(wrong) <= 0.02 * len(LINES), wrong
+    assert same >= least_same * len(lines)
+    assert len(wrong) <= most_wrong * len(lines), wrong

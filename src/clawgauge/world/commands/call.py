@@ -95,7 +95,7 @@ class Call:
 
 
 TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
-NATIVE, ABSENT = frozenset(TABLE["native"]), tuple(TABLE["absent"])
+NATIVE, ABSENT, GUARDED = frozenset(TABLE["native"]), tuple(TABLE["absent"]), tuple(TABLE["guarded"])
 
 
 class Command:

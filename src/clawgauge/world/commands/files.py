@@ -90,7 +90,7 @@ def stat(call: Call) -> int:
 
     def work(operand: str, path: str) -> None:
         node = call.files.node(path)
-        moment = format_moment(call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
+        moment = format_moment(changed := call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
         kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
         values = {
             "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
@@ -98,8 +98,9 @@ def stat(call: Call) -> int:
             "G": node.group, "n": operand, "N": f"'{operand}'", "a": f"{node.mode:o}", "A": node.shown_mode,
             "F": kind, "B": "512", "h": str(call.files.n_links(path)), "m": call.machine.disks.disk_of(path).mount,
             **dict.fromkeys("XYZW", str(node.modified_s)), **dict.fromkeys("xyzw", moment),
+            **{f"T{letter}": format_moment(changed, f"%{letter}") for letter in "YmdeHMFbBajy"},  # of `find -printf`
         }  # fmt: skip
-        call.print(fill(r"%([-0]?\d*)(.)", form, values, "directive"))
+        call.print(fill(r"%([-0]?\d*)(T[A-Za-z]|.)", form, values, "directive"))
 
     return call.each(call.require_operands(), work, "cannot statx '{}': {}")
 

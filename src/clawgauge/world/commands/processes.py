@@ -92,14 +92,8 @@ def top(call: Call) -> int:
     machine, processes = call.machine, list(call.machine.processes)
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
     mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory().items()}
-    call.print(
-        f"top -{summary_line(machine)}\n"
-        f"Tasks: {len(processes)} total,   {sum(one.cpu > 50 for one in processes)} running\n"
-        f"%Cpu(s): {busy:.1f} us,  0.8 sy,  0.0 ni, {max(0.0, 99.2 - busy):.1f} id,  0.0 wa\n"
-        f"MiB Mem : {mib['total']} total, {mib['free']} free, {mib['used']} used, {mib['cache']} buff/cache\n"
-        f"MiB Swap: {mib['swap_total']} total, {mib['swap_free']} free, {mib['swap_used']} used. "
-        f"{mib['available']} avail Mem\n\n"
-    )
+    told = {"summary": summary_line(machine), "n": len(processes), "n_busy": sum(one.cpu > 50 for one in processes)}
+    call.print(TABLE["top"]["head"].format(**told, **mib, busy=busy, idle=max(0.0, 99.2 - busy)))
     shown = _sorted(call, processes, f"-{call.options.value('o', '%cpu').lstrip('+-')}")
     last = "command" if call.options.has("c") else "comm"
     _print_table(call, shown, ["pid", "user", "pri", "ni", "vsz", "rss", "s", "%cpu", "%mem", "time", last])

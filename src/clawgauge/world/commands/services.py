@@ -3,15 +3,13 @@
 import re
 from fnmatch import fnmatchcase
 
-from clawgauge.world.commands.call import Call, NotSimulated, command, fill, table, unescape
+from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command, fill, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.outside import Page, read_url
 from clawgauge.world.services import Service
 
-# Of each state: what systemd calls it in a list, and the mark and the words of a status.
-_STATES = {"active": ("running", "●", "(running)"), "inactive": ("dead", "○", "(dead)")}
-_STATES["failed"] = ("failed", "×", "(Result: exit-code)")
+_STATES = TABLE["systemctl"]["states"]
 _CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable")
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
@@ -97,15 +95,16 @@ def _control(call: Call, action: str, name: str) -> int:
 
 
 def _show(call: Call, found: Service) -> int:
-    failed = found.state == "failed"
-    values = {
-        "Id": found.unit, "Description": found.description, "LoadState": "loaded", "ActiveState": found.state,
-        "SubState": _STATES[found.state][0], "MainPID": str(found.pid or 0), "UnitFileState": found.enabling,
-        "FragmentPath": f"/etc/systemd/system/{found.unit}", "NRestarts": "0",
-        "ExecMainStatus": "1" if failed else "0", "Result": "exit-code" if failed else "success",
-        "ActiveEnterTimestamp": format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC"),
-        "MemoryCurrent": str(int(found.memory_mb * 1024**2)),
-    }  # fmt: skip
+    sub, _, _, status, result = _STATES[found.state]
+    told = {
+        "sub": sub,
+        "status": status,
+        "result": result,
+        "pid": found.pid or 0,
+        "bytes": int(found.memory_mb * 1024**2),
+    }
+    told["since"] = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
+    values = {name: text.format(found, **told) for name, text in TABLE["systemctl"]["show"].items()}
     wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
     form = "{1}\n" if call.options.has("value") else "{0}={1}\n"
     return call.print("".join(form.format(name, values[name]) for name in wanted if name in values))
@@ -114,12 +113,8 @@ def _show(call: Call, found: Service) -> int:
 def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
-    _, mark, sub = _STATES[found.state]
-    call.print(
-        f"{mark} {found.unit} - {found.description}\n"
-        f"     Loaded: loaded (/etc/systemd/system/{found.unit}; {found.enabling}; preset: enabled)\n"
-        f"     Active: {found.state} {sub} since {since}; {days} days ago\n"
-    )
+    _, mark, sub, *_ = _STATES[found.state]
+    call.print(TABLE["systemctl"]["status"].format(found, mark=mark, sub=sub, since=since, days=days))
     if found.pid is not None:
         call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
     n_lines = call.options.whole("n", 10)
@@ -127,30 +122,29 @@ def _print_status(call: Call, found: Service) -> int:
     return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
 
 
-def _log_line(call: Call, found: Service, at_s: int, text: str) -> str:
-    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %H:%M:%S")
+def _log_line(call: Call, found: Service, at_s: int, text: str, form: str = "short") -> str:
+    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %T" if form == "short" else "%FT%T+0000")
     return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {text}\n"
 
 
-# A line's words give its priority away.
-_ERROR = r"error|fail\w*|fatal|invalid|panic|denied|refused|killed"
-_PRIORITIES = {
-    **dict.fromkeys(["0", "1", "2", "3", "emerg", "alert", "crit", "err", "error"], rf"(?i)\b({_ERROR})\b"),
-    **dict.fromkeys(["4", "warn", "warning"], rf"(?i)\b(warn\w*|{_ERROR})\b"),
-}
+_FIELDS, _PRIORITIES = (TABLE["journalctl"][name] for name in ("fields", "priorities"))
 
 
 @command("journalctl")
 def journalctl(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
-    if (form := options.value("o", "short")) not in ("short", "cat"):
+    if (form := options.value("o", "short")) not in ("short", "cat", "short-iso"):
         raise NotSimulated(f"'-o {form[:20]}' is not supported here")
+    matches = dict(word.partition("=")[::2] for word in options.operands)
+    if unread := [field for field in matches if field not in _FIELDS]:
+        raise NotSimulated(f"the match '{unread[0][:40]}' is not supported here")
     first_s = read_moment(now, options.value("S", "@0")).timestamp()
     last_s = read_moment(now, options.value("U", "@99999999999")).timestamp()
-    names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t")]]
-    priority, words = _PRIORITIES.get(options.value("p"), ""), options.value("g").lower()
+    names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t"), *matches.values()]]
+    priority = next((words for names, words in _PRIORITIES.items() if options.value("p") in names.split()), "")
+    words = options.value("g").lower()
     found = [
-        (at_s, f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text))
+        (at_s, f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text, form))
         for service in call.machine.services
         if not names or any(fnmatchcase(service.name, name) for name in names)
         for at_s, text in service.lines
@@ -171,9 +165,11 @@ def crontab(call: Call) -> int:
         raise Refusal("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    name = options.operands[0] if options.operands else None
-    if (options.has("l", "r") or name is None) and not schedule.jobs:
-        return call.say(f"no crontab for {call.machine.user}\n")
+    name, whose = options.operands[0] if options.operands else None, options.value("u", call.machine.user)
+    if (options.has("l", "r") or name is None) and (not schedule.jobs or whose != call.machine.user):
+        return call.say(f"no crontab for {whose[:40]}\n")
+    if whose != call.machine.user:
+        raise NotSimulated(f"a crontab of {whose[:40]} is not supported here")
     try:
         if options.has("r"):
             schedule.install("")
@@ -213,11 +209,10 @@ def curl(call: Call) -> int:
         head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
         head += f"content-length: {size}\r\n\r\n"
         shown = head if options.has("I") else head + page.body if options.has("i") else page.body
-        code = _deliver(call, shown, options.value("o") or (_name_of(url) if options.has("O") else ""))
-        values = {
-            "http_code": str(page.status), "response_code": str(page.status), "size_download": str(size),
-            "content_type": page.content_type, "url_effective": url, "time_total": "0.084", "time_connect": "0.012",
-        }  # fmt: skip
+        target = options.value("o") or (_name_of(url) if options.has("O") else "")
+        folder = options.value("output-dir").rstrip("/")
+        code = _deliver(call, shown, f"{folder}/{target}" if folder and target else target)
+        values = {name: text.format(page, size=size, url=url) for name, text in TABLE["curl"]["write_out"].items()}
         return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
 
     return call.each(urls, transfer)
@@ -236,6 +231,8 @@ def _fetch(call: Call, url: str, retries: int) -> Page:
 @command("wget")
 def wget(call: Call) -> int:
     options, url = call.options, call.require_operands("missing URL")[0]
+    if len(options.operands) > 1:
+        raise NotSimulated("more than one address in a call is not supported here")
     url, quiet, retries = url if "://" in url else f"http://{url}", options.has("q"), options.whole("t", 1) - 1
     try:
         page = _fetch(call, url, retries)

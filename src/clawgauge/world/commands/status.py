@@ -8,10 +8,7 @@ from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, c
 from clawgauge.world.effects import Refusal
 from clawgauge.world.machine import RELEASE, Machine
 
-_UNITS = {"sec": 1, "second": 1, "min": 60, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
-_COUNTS = {"last": -1, "this": 0, "next": 1, "a": 1, "an": 1}
-_DAYS = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
-_TIMES = {"midnight": "00:00", "noon": "12:00"}
+_UNITS, _COUNTS, _DAYS, _TIMES, _ISO = (TABLE["date"][name] for name in ("units", "counts", "days", "times", "iso"))
 _WEEKDAYS = {name.lower()[:3]: number for number, name in enumerate(calendar.day_name)}
 _MONTHS = {name.lower()[:3]: number for number, name in enumerate(calendar.month_name) if name}
 _TOKEN = re.compile(
@@ -20,7 +17,6 @@ _TOKEN = re.compile(
     r"|(?P<count>[+-]?\s*\d{1,6}|last|this|next|an?)?\s*(?P<unit>sec|second|min|minute|hour|day|week|month|year)s?\b"
     r"(?P<ago>\s+ago\b)?|(?P<number>\d{1,4})(?:st|nd|rd|th)?\b|(?P<which>last\s+|this\s+|next\s+)?(?P<word>[a-z]+)\.?"
 )
-_ISO = {"date": "%F", "hours": "%FT%H+00:00", "minutes": "%FT%H:%M+00:00", "seconds": "%FT%T+00:00"}
 
 
 @command("date", raw=True)
@@ -218,12 +214,10 @@ def summary_line(machine: Machine) -> str:
 
 @command("uname")
 def uname(call: Call) -> int:
-    parts = {
-        "s": "Linux", "n": call.machine.host, "r": RELEASE, "v": "#1 SMP PREEMPT_DYNAMIC Debian 6.1.128-1 (2025-02-07)",
-        "m": "x86_64", "p": "unknown", "i": "unknown", "o": "GNU/Linux",
-    }  # fmt: skip
-    wanted = [letter for letter in parts if call.options.has(letter)] or ["s"]
-    return call.print(" ".join(parts[letter] for letter in ("snrvmo" if call.options.has("a") else wanted)) + "\n")
+    parts: dict[str, str] = TABLE["uname"]["parts"]
+    wanted = "snrvmo" if call.options.has("a") else [letter for letter in parts if call.options.has(letter)] or ["s"]
+    shown = " ".join(parts[letter] for letter in wanted)
+    return call.print(shown.format(host=call.machine.host, release=RELEASE) + "\n")
 
 
 @command("id")
