@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.loaded_server import serving_load
 
 from clawgauge import __version__
-from clawgauge.fleet import wire
+from clawgauge.config.settings import NodeTable
+from clawgauge.fleet import rays, wire
 from clawgauge.fleet.driver import Elsewhere, look
 from clawgauge.fleet.wire import Facts, Member, NodeLost
 from clawgauge.providers.base import ProviderSettings
@@ -538,3 +539,19 @@ def test_nothing_of_ray_is_loaded_without_a_cluster() -> None:
     loaded = "{'ray', 'clawgauge.fleet.rays'} & sys.modules.keys()"
     code = f"import sys, clawgauge.fleet.driver, clawgauge.cli.run; sys.exit(bool({loaded}))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_machines_of_one_name_keep_theirs_when_one_of_them_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a resumed run would ask another machine under the name of the lost one."""
+    there = [["pi.lan", "10.0.0.9", "f00", {}], ["pi.lan", "10.0.0.4", "a11", {}], ["nuc", "10.0.0.7", "b22", {}]]
+
+    def names(*listed: list[Any]) -> dict[str, str]:
+        said = subprocess.CompletedProcess([], 0, json.dumps(listed).encode(), b"")
+        monkeypatch.setattr(rays.subprocess, "run", lambda *_, **__: said)
+        return {member.name: member.command[-1] for member in rays.find_machines("rack", NodeTable(ray="head:6379"))}
+
+    every = names(*there)
+    assert every == {"rack-nuc": "b22", "rack-pi-10-0-0-4": "a11", "rack-pi-10-0-0-9": "f00"}
+    for gone in there:
+        left = names(*[one for one in there if one is not gone])
+        assert all(every.get(name, node) == node for name, node in left.items()), left
