@@ -24,9 +24,7 @@ _FACTS = ("NodeManagerHostname", "NodeManagerAddress", "NodeID", "Labels")
 
 
 def find_machines(name: str, table: NodeTable) -> list[Member]:
-    """The machines of a cluster with these labels, each by its host's name; those of one name by their addresses too:
-    a number would be another machine's once one of them is gone.
-    """
+    """The machines of a cluster with these labels, by their hosts' names; those of one name by their addresses too."""
     bridge, words = isolated_module("clawgauge.fleet.rays", table.ray or ""), f"no word within {_LIST_S:g} s"
     machines: list[tuple[str, str, str, dict[str, str]]] = []
     try:
@@ -37,10 +35,10 @@ def find_machines(name: str, table: NodeTable) -> list[Member]:
         machines = msgspec.json.decode(done.stdout, type=list[tuple[str, str, str, dict[str, str]]])
     except (subprocess.TimeoutExpired, msgspec.DecodeError):
         raise NodeLost(f"node {name}: no Ray cluster can be had at {table.ray} ({words})") from None
-    members, hosts = dict[str, Member](), [machine[0].partition(".")[0] for machine in machines]
-    for full, address, node_id, labels in sorted(machines):
-        host = full.partition(".")[0]
-        own = f"{name}-{re.sub('[^A-Za-z0-9_-]', '-', host if hosts.count(host) == 1 else f'{host}-{address}')}"
+    members, hosts = dict[str, Member](), [machine[0] for machine in machines]
+    for host, address, node_id, labels in sorted(machines):
+        own = host.partition(".")[0] if hosts.count(host) == 1 else f"{host}-{address}"
+        own = f"{name}-{re.sub('[^A-Za-z0-9_-]', '-', own)}"
         own = own if own not in members else f"{own}-{len(members) + 1}"
         if table.labels.items() <= labels.items():
             members[own] = Member(own, [*bridge, node_id], table.address or address)

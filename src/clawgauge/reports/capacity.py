@@ -76,7 +76,6 @@ def _notes(entry: CapacitySummary) -> list[str]:
 
 def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
     """What two capacity runs say can be carried; and all that both say, figure by figure."""
-
     carried, answers = [one for one in changes if one.figure in (AT_ONCE, A_SECOND)], []
     for one in carried:
         both = (f"{n:g} {one.figure}{' or more' * (name in one.verdict)} in {name}" if n is not None else

@@ -19,7 +19,7 @@ ATTAINED, GAIN = 0.95, 1.05
 MIN_CALLS, _MIN_S, _SURE_CALLS, _SURE_S = 8, 2.0, 60, 10.0
 # How far off the means of a step may be at 95%: its throughput, and its first token.
 _TIGHT_RATE, _TIGHT_TTFT = 0.02, 0.04
-# What is not of a step's usual calls: over three standard deviations off, by the median of what they are off.
+# A call so far off the others of its step, by the median of what these are off, was held up by something else.
 _FAR = 3 * 1.4826
 # In the place of what never came: longer than any time on record.
 _NEVER_MS = 2.0**60
@@ -216,10 +216,7 @@ def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
 
 
 def fit_ttft(steps: Iterable[Sequence[tuple[float, float]]]) -> TtftFit | None:
-    """(tokens, milliseconds) of lone calls, by step, as a straight line, by least squares; None without two lengths.
-
-    A call far off the others of its step was held up by something else, and would bend the line.
-    """
+    """(tokens, milliseconds) of the usual lone calls of each step as a straight line; None without two lengths."""
     points = list[tuple[float, float]]()
     for step in filter(None, steps):
         middle = median(y for _, y in step)

@@ -84,9 +84,7 @@ def judge_load(capacity: Sequence[CapacitySummary]) -> list[JobVerdict]:
 
 
 class LoadChange(NamedTuple):
-    """One figure of both. `verdict` is `changed` where the 95% intervals are apart; empty where there are none. Of what
-    can be carried it says which of the two saw no limit and may carry more.
-    """
+    """One figure of both. `verdict` is `changed` where the 95% intervals are apart, or tells who may carry more."""
 
     target: str
     load: str
@@ -107,9 +105,8 @@ def compare_capacity(a: Sequence[CapacitySummary], b: Sequence[CapacitySummary])
             cold, again = one.swap_ms[kind], other.swap_ms[kind]
             verdict = _apart(cold.p50_ci95, again.p50_ci95)
             yield LoadChange(one.target, kind, "ttft p50 ms", cold.p50, again.p50, verdict)
-        withins = {"A": one.within_slo, "B": other.within_slo}
-        unseen = " and ".join(name for name, within in withins.items() if within and within.broken_at is None)
-        verdict = unseen and f"or more in {unseen}"
+        unseen = [name for name, x in (("A", one.within_slo), ("B", other.within_slo)) if x and x.broken_at is None]
+        verdict = f"or more in {' and '.join(unseen)}" if unseen else ""
         if one.mode == "closed":
             yield LoadChange(one.target, length, AT_ONCE, carried(one), carried(other), verdict)
         elif one.within_slo and other.within_slo:
