@@ -24,8 +24,7 @@ from clawgauge.stats.quantiles import percentile
 
 _SHORT_CHARS, _LONGER_CHARS = 600, 2_400
 _STEP_S, _STEP_CYCLES = 60.0, 12.0
-# What passes before a rate is steady: so much of the time it is held, and so many calls in a row at least.
-_WARM_SHARE, _WARM_CYCLES = 0.25, 2.0
+_WARM_SHARE, _WARM_CYCLES = 0.25, 2.0  # before a rate is steady: of the time it is held, and calls in a row at least
 # Where a server counts less of what was sent it may have cut the rest off, or count unevenly: a longer text tells.
 _COUNTED_SHARE, _LONGER_SHARE, _STILL = 0.996, 1.1, 1.005
 _TRIES, _WARM_CALLS, _SWAP_ROUNDS = 3, 3, 5
@@ -35,10 +34,8 @@ _NOT_NOW, _GRACE_S = frozenset({408, 409, 425, 429}), 1.0
 # How late this program may be (p95 of its loop), in milliseconds and by the first token; how much of a core it may use.
 _LATE_MS, _LATE_SHARE, _BUSY_SHARE = 2.0, 0.05, 0.9
 
-Told: TypeAlias = Callable[[Target, int, StepSummary | str], None]
-"""Hears of every step, by target and length of prompt, and of what else a person should know."""
-Done: TypeAlias = Mapping[tuple[str, int, float], StepSummary]
-"""The steps that earlier stretches of the run have, by target, length of prompt and load."""
+Told: TypeAlias = Callable[[Target, int, StepSummary | str], None]  # hears of every step, and what one should know
+Done: TypeAlias = Mapping[tuple[str, int, float], StepSummary]  # earlier stretches' steps: target, length, load
 
 
 class Hands(Protocol):

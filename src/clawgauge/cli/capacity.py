@@ -42,8 +42,7 @@ examples:
   clawgauge capacity -t ollama_openai:a -t ollama_openai:b --swap
   clawgauge capacity --nodes ana,bob -t NAME:MODEL      two machines load the server that both call NAME
 """
-# What the embedded server, which is there for the run alone, serves side by side.
-_EMBEDDED_SLOTS = 4
+_EMBEDDED_SLOTS = 4  # what the embedded server, which is there for the run alone, serves side by side
 _MIN_ARRIVALS = 10
 _LENGTH, _LIMITS = "tokens, from 100 to 4000k, such as 800 or 16k", "ttft=2s,tpot=80ms"
 _COUNTS, _TIMES = {"": 1.0, "k": 1_000.0}, {"ms": 1.0, "s": 1_000.0, "m": 60_000.0}

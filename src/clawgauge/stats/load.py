@@ -19,10 +19,8 @@ ATTAINED, GAIN = 0.95, 1.05
 MIN_CALLS, _MIN_S, _SURE_CALLS, _SURE_S = 8, 2.0, 60, 10.0
 # How far off the means of a step may be at 95%: its throughput, and its first token.
 _TIGHT_RATE, _TIGHT_TTFT = 0.02, 0.04
-# A call so far off the others of its step, by the median of what these are off, was held up by something else.
-_FAR = 3 * 1.4826
-# In the place of what never came: longer than any time on record.
-_NEVER_MS = 2.0**60
+_FAR = 3 * 1.4826  # times the median of what calls of a step are off: who is further off was held up by something
+_NEVER_MS = 2.0**60  # in the place of what never came: longer than any time on record
 
 
 class Sample(NamedTuple):
