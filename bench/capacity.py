@@ -204,9 +204,7 @@ def _simulate(due: list[float], rate: float | None = None) -> list[float]:
 def _beside(setting: Setting, place: Workplace) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The first reference server by other people's tools: what they say of it, beside the same truth."""
     (model, tokens), rows, skipped = R1, list[dict[str, Any]](), dict[str, str]()
-    words = [f"{n} ".ljust(tokens * 4, "a quiet word ") for n in range(PEER_CALLS)]
-    (place.folder / "lines.txt").write_text("".join(f"{text}\n" for text in words))
-    (place.folder / "turns.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in words))
+    write_prompts(place.folder, tokens)
     for name, (argv_of, read) in PEERS.items():
         if shutil.which(name) is None:
             skipped[name] = "not installed"
@@ -224,6 +222,14 @@ def _beside(setting: Setting, place: Workplace) -> tuple[list[dict[str, Any]], d
             figures = {"rps": [true_rate, rate], "ttft_p50": [ttft, first], "ttft_p95": [ttft, late]}
             rows.append({"tool": name, "at_once": clients, "n": PEER_CALLS, **figures})
     return rows, skipped
+
+
+def write_prompts(folder: Path, tokens: int) -> None:
+    """Prompts of so many tokens, each of its own beginning, in the forms that other tools read."""
+    texts = [f"{n} {'a quiet word ' * tokens}"[: tokens * 4] for n in range(PEER_CALLS)]
+    (folder / "lines.txt").write_text("".join(f"{text}\n" for text in texts))
+    turns = (json.dumps({"text": text, "prompt": text}) for text in texts)
+    (folder / "turns.jsonl").write_text("".join(f"{turn}\n" for turn in turns))
 
 
 def _aiperf(model: str, base_url: str, clients: int, folder: Path) -> list[str]:
@@ -253,5 +259,29 @@ def _read_evalscope(folder: Path) -> tuple[float, float, float]:
     return summary["Req Throughput (req/s)"], first["50%"], first["95%"]
 
 
+def _servebench(model: str, base_url: str, clients: int, folder: Path) -> list[str]:
+    argv = ["run", "--url", base_url, "--model", model, "--concurrency", str(clients), "--no-gpu"]
+    argv += [
+        "--num-requests",
+        str(PEER_CALLS),
+        "--prompts",
+        "turns.jsonl",
+        "--output-len",
+        str(int(_knobs(model)["n"])),
+    ]
+    return [*argv, "--out", f"{folder}.json"]
+
+
+def _read_servebench(folder: Path) -> tuple[float, float, float]:
+    (level,) = json.loads(Path(f"{folder}.json").read_bytes())["levels"]
+    firsts = sorted(1000 * one["ttft"] for one in level["requests"])
+    said = level["summary"]
+    return said["request_throughput"], 1000 * said["ttft"]["p50"], firsts[int(len(firsts) * 0.95)]
+
+
 Peer = tuple[Callable[[str, str, int, Path], list[str]], Callable[[Path], tuple[float, float, float]]]
-PEERS: dict[str, Peer] = {"aiperf": (_aiperf, _read_aiperf), "evalscope": (_evalscope, _read_evalscope)}
+PEERS: dict[str, Peer] = {
+    "servebench": (_servebench, _read_servebench),
+    "aiperf": (_aiperf, _read_aiperf),
+    "evalscope": (_evalscope, _read_evalscope),
+}

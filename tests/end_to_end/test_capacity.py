@@ -76,7 +76,8 @@ def test_how_many_it_carries_is_said_and_rests_on_the_records(tmp_path: Path, lo
 
 
 def test_what_makes_no_sense_is_a_sentence_before_any_call(place: Path, server: ScriptedServer) -> None:
-    for words in (["--slo", "ttft=2s,e2e=1s"], ["--resume", "nowhere"]):
+    wrong = ["--slo ttft=2s,e2e=1s", "--resume nowhere", "--swap -t fake:other --rate 2", "--rate 2 --max-time 9"]
+    for words in map(str.split, wrong):
         done = clawgauge(place, "capacity", "-t", "fake:scripted-model", *words)
         assert (done.code, done.stdout) == (2, ""), done.stderr
         assert "clawgauge: " in done.stderr and "Traceback" not in done.stderr

@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.loaded_server import serving_load
 
 from clawgauge import __version__
-from clawgauge.fleet import wire
+from clawgauge.config.settings import NodeTable
+from clawgauge.fleet import rays, wire
 from clawgauge.fleet.driver import Elsewhere, look
 from clawgauge.fleet.wire import Facts, Member, NodeLost
 from clawgauge.providers.base import ProviderSettings
@@ -78,6 +79,8 @@ def test_two_machines_make_one_run_and_no_key_travels(boxes: Boxes) -> None:
         done = run(boxes, *ALL, OPENAI_API_KEY=OWN_KEY)
         assert done.code == 0, done.stderr
         assert max(asked(first).values()) == 1 and max(asked(second).values()) == 1
+        lines = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("  [1/")]
+        assert sorted(lines) == ["ana.ollama_openai:m", "ana.ollama_openai:n", "bob.ollama_openai:m"], "whose is it?"
     records = done.records()
     targets = Counter((one["provider"], one["model"], one["node"]) for one in records)
     assert targets == {("ana.ollama_openai", m, "ana"): 6 for m in "mn"} | {("bob.ollama_openai", "m", "bob"): 6}
@@ -538,3 +541,19 @@ def test_nothing_of_ray_is_loaded_without_a_cluster() -> None:
     loaded = "{'ray', 'clawgauge.fleet.rays'} & sys.modules.keys()"
     code = f"import sys, clawgauge.fleet.driver, clawgauge.cli.run; sys.exit(bool({loaded}))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_machines_of_one_name_keep_theirs_when_one_of_them_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a resumed run would ask another machine under the name of the lost one."""
+    there = [["pi.lan", "10.0.0.9", "f00", {}], ["pi.lan", "10.0.0.4", "a11", {}], ["nuc", "10.0.0.7", "b22", {}]]
+
+    def names(*listed: list[Any]) -> dict[str, str]:
+        said = subprocess.CompletedProcess([], 0, json.dumps(listed).encode(), b"")
+        monkeypatch.setattr(rays.subprocess, "run", lambda *_, **__: said)
+        return {member.name: member.command[-1] for member in rays.find_machines("rack", NodeTable(ray="head:6379"))}
+
+    every = names(*there)
+    assert every == {"rack-nuc": "b22", "rack-pi-lan-10-0-0-4": "a11", "rack-pi-lan-10-0-0-9": "f00"}
+    for gone in there:
+        left = names(*[one for one in there if one is not gone])
+        assert all(every.get(name, node) == node for name, node in left.items()), left

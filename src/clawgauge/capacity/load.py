@@ -27,24 +27,18 @@ from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.target import RunContext, TargetRun
 from clawgauge.stats.load import Sample, sample_of
 
-# What a look at a server may answer: long enough to count by, and within any window.
-BRIEF_TOKENS = 48
+BRIEF_TOKENS = 48  # what a look at a server may answer: long enough to count by, and within any window
 _AFTER_FAILURE_S = 1.0
-# Looking at all that was seen holds the loop, and makes stamps late: so often is often enough.
-_LOOK_S = 0.1
-# Before the first arrival: until every machine knows of it.
-_LEAD_NS = 500_000_000
+_LOOK_S = 0.1  # looking at all that was seen holds the loop, and makes stamps late: so often is often enough
+_LEAD_NS = 500_000_000  # before the first arrival: until every machine knows of it
 # An agent's turns: how much of its context there is by then, and how many calls it makes at once. Between them its
 # tools take so long in the mean, and at most.
 _PLAIN, _AGENT = ((1.0, 1),), ((0.4, 1), (0.55, 1), (0.7, 3), (0.85, 1), (1.0, 1))
 _TOOLS_S, _MAX_TOOLS_S = 2.0, 10.0
 
-Heard: TypeAlias = Callable[[str, Sample], None]
-"""Told of every call, by the name of its step."""
-Left: TypeAlias = Callable[[int], None]
-"""Told of every client that has left, and of every arrival that was dropped."""
-Late: TypeAlias = tuple[int, float, float]
-"""Of a program that makes load: the calls its machine could not make, its share of a core, its loop's p95 in ms."""
+Heard: TypeAlias = Callable[[str, Sample], None]  # told of every call, by the name of its step
+Left: TypeAlias = Callable[[int], None]  # told of every client that has left, and of every arrival that was dropped
+Late: TypeAlias = tuple[int, float, float]  # calls its machine could not make, share of a core, its loop's p95 in ms
 Opened: TypeAlias = Callable[[], Awaitable[object]]
 Enough: TypeAlias = Callable[[list[Sample], float], bool]
 

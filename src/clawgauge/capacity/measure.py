@@ -24,10 +24,9 @@ from clawgauge.stats.quantiles import percentile
 
 _SHORT_CHARS, _LONGER_CHARS = 600, 2_400
 _STEP_S, _STEP_CYCLES = 60.0, 12.0
-# What passes before a rate is steady: so much of the time it is held, and so many calls in a row at least.
-_WARM_SHARE, _WARM_CYCLES = 0.25, 2.0
+_WARM_SHARE, _WARM_CYCLES = 0.25, 2.0  # before a rate is steady: of the time it is held, and calls in a row at least
 # Where a server counts less of what was sent it may have cut the rest off, or count unevenly: a longer text tells.
-_COUNTED_SHARE, _LONGER_SHARE = 0.996, 1.1
+_COUNTED_SHARE, _LONGER_SHARE, _STILL = 0.996, 1.1, 1.005
 _TRIES, _WARM_CALLS, _SWAP_ROUNDS = 3, 3, 5
 _CLOSE_LEVELS, _CLOSE_RATES = 1.04, 1.08
 # Statuses that say nothing of a prompt's length; how long after the time a step that ends with it is still told.
@@ -35,10 +34,8 @@ _NOT_NOW, _GRACE_S = frozenset({408, 409, 425, 429}), 1.0
 # How late this program may be (p95 of its loop), in milliseconds and by the first token; how much of a core it may use.
 _LATE_MS, _LATE_SHARE, _BUSY_SHARE = 2.0, 0.05, 0.9
 
-Told: TypeAlias = Callable[[Target, int, StepSummary | str], None]
-"""Hears of every step, by target and length of prompt, and of what else a person should know."""
-Done: TypeAlias = Mapping[tuple[str, int, float], StepSummary]
-"""The steps that earlier stretches of the run have, by target, length of prompt and load."""
+Told: TypeAlias = Callable[[Target, int, StepSummary | str], None]  # hears of every step, and what one should know
+Done: TypeAlias = Mapping[tuple[str, int, float], StepSummary]  # earlier stretches' steps: target, length, load
 
 
 class Hands(Protocol):
@@ -92,7 +89,7 @@ class TargetLoad:
         self.is_alone, self.max_time_s = len(plan.targets) == 1, options.max_time_s / len(plan.targets)
         self._ends_ns = self._until_ns = hands.origin_ns + round(self.max_time_s * 1e9)
         self._suffix, self._step = f"+{plan.work.stretch}" if plan.work.stretch else "", ""
-        self._tokens, self._repeats, self._call_ms = 0, False, 0.0
+        self._tokens, self._repeats, self._call_ms, self._most_counted = 0, False, 0.0, 0
         self._salt, self._serial = secrets.token_hex(16), count()
 
     def tell(self, what: StepSummary | str) -> None:
@@ -131,7 +128,7 @@ class TargetLoad:
                 raise TargetError(f"{self.target.label} cannot be loaded: {result.error or result.failure_type}")
             seen.append((len(made.text), result.input_tokens))
             self._repeats = _codes_in(result, made) == (True, True)
-        self._ruler = read_ruler(*seen)
+        self._ruler, self._most_counted = read_ruler(*seen), seen[-1][1] or 0
         if not self._ruler.counted:
             self.tell("the server does not count tokens: four characters are taken for one")
 
@@ -145,10 +142,12 @@ class TargetLoad:
                 continue
             counted, codes = result.input_tokens, _codes_in(result, made)
             expected = ruler.tokens(len(made.text)) if ruler.counted and counted is not None else None
-            if expected is not None and counted is not None and counted < _COUNTED_SHARE * expected:
+            # A window may have cut even the text that was calibrated by: its count is as suspect as a small one.
+            if expected and counted and (counted <= expected - 1 or counted == self._most_counted):
                 # A count that does not grow with a longer text has come to the end of the window.
                 more, _ = await self.ask_briefly(f"{tokens}/look", round(_LONGER_SHARE * len(made.text)))
-                by = "count" if more.input_tokens is not None and more.input_tokens < 1.005 * counted else None
+                most = counted * (_STILL if counted < _COUNTED_SHARE * expected else 1)
+                by = "count" if more.input_tokens is not None and more.input_tokens <= most else None
             # The end is there and the beginning is not, every time, where a short prompt had both.
             n_lost += (is_lost := self._repeats and codes == (False, True) and not failed)
             if by or not is_lost:

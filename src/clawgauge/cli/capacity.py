@@ -42,14 +42,14 @@ examples:
   clawgauge capacity -t ollama_openai:a -t ollama_openai:b --swap
   clawgauge capacity --nodes ana,bob -t NAME:MODEL      two machines load the server that both call NAME
 """
-# What the embedded server, which is there for the run alone, serves side by side.
-_EMBEDDED_SLOTS = 4
+_EMBEDDED_SLOTS = 4  # what the embedded server, which is there for the run alone, serves side by side
 _MIN_ARRIVALS = 10
 _LENGTH, _LIMITS = "tokens, from 100 to 4000k, such as 800 or 16k", "ttft=2s,tpot=80ms"
 _COUNTS, _TIMES = {"": 1.0, "k": 1_000.0}, {"ms": 1.0, "s": 1_000.0, "m": 60_000.0}
+_SPANS, _WARM_UP = {"": 1_000.0, **_TIMES}, 1.25
 _TOGETHER = ("interleave", "unload_others")
 _DEFAULTS = {
-    "context": "2k", "output": "128", "slo": "", "max_concurrency": None, "rate": None, "duration": "60s",
+    "context": "2k", "output": "128", "slo": None, "max_concurrency": None, "rate": None, "duration": "60s",
     "shape": "plain", "shared_prefix": "0", "swap": False, "max_time": "15m",
 }  # fmt: skip
 _PLAN = ("targets", "nodes", "timeout", "max_cost", "prices", "runs_dir")
@@ -92,6 +92,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None and given not in ([], ["max_time"]):
         raise RequestError("--resume goes on with the load the run was begun with: only --max-time may be another")
     options = read_options(arguments)
+    if options.swap and not {"swap", "max_time"} >= {*given}:
+        raise RequestError("--swap changes models and makes no load: only --max-time goes with it")
     said = {name: value for name in _PLAN if (value := getattr(arguments, name)) is not None}
     said |= {"nodes": [word.strip() for word in said["nodes"].split(",")]} if "nodes" in said else {}
     # What failed is slower than any answer: it is not asked again. Models that are changed are all at hand.
@@ -188,13 +190,17 @@ def read_options(arguments: argparse.Namespace) -> CapacityOptions:
         setattr(arguments, name, value if getattr(arguments, name) is None else getattr(arguments, name))
     read = partial(_read, arguments)
     contexts = [round(read("context", _COUNTS, 100, 4e6, _LENGTH, one)) for one in arguments.context.split(",")]
-    rates, duration_s = _read_rates(arguments), read("duration", _TIMES, 1_000, 8.64e7, "a time such as 60s") / 1000
+    rates, duration_s = _read_rates(arguments), read("duration", _SPANS, 1_000, 8.64e7, "a time such as 60s") / 1000
+    max_time_s = read("max_time", _SPANS, 1_000, 1e9, "a time such as 90s or 15m") / 1000
     if rates and rates[0] * duration_s < _MIN_ARRIVALS:
         raise ConfigError(f"--rate {rates[0]:g} for {duration_s:g} s makes too few requests: raise --duration")
+    each_s = max_time_s / len(contexts) / max(1, len(arguments.targets or ()))
+    if rates and _WARM_UP * duration_s > each_s:
+        raise ConfigError(f"--max-time leaves {each_s:g} s to each load, and a rate takes {_WARM_UP * duration_s:g} s")
     if rates and arguments.shape == "agent":
         raise ConfigError("--rate schedules single requests, and --shape agent has sessions: give one of them")
     slo: dict[str, float] = {}
-    for part in filter(None, arguments.slo.split(",")):
+    for part in [] if arguments.slo is None else arguments.slo.split(","):
         name, _, value = (piece.strip().lower() for piece in part.partition("="))
         if f"{name}_ms" not in Slo.__struct_fields__ or f"{name}_ms" in slo:
             raise ConfigError(f"--slo has {part.strip()!r}: it knows ttft, tpot and e2e, each once, as in {_LIMITS}")
@@ -207,8 +213,7 @@ def read_options(arguments: argparse.Namespace) -> CapacityOptions:
         output_tokens=round(read("output", _COUNTS, 2, 1e6, "2 tokens or more: one has no pace")),
         max_concurrency=round(read("max_concurrency", {"": 1.0}, 1, 4_096, "a number from 1 to 4096")),
         shared_prefix=round(read("shared_prefix", _COUNTS, 0, min(contexts) - 100, "less than a prompt")),
-        max_time_s=read("max_time", _TIMES, 1_000, 1e9, "a time such as 90s or 15m") / 1000,
-        shape=arguments.shape, swap=arguments.swap,
+        max_time_s=max_time_s, shape=arguments.shape, swap=arguments.swap,
     )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def _watch(plan: Plan, path: Path, *, quiet: bool) -> Tally:
             row.n_before += 1
             row.n_judged += line.objective_pass is not None
             row.n_passed += line.objective_pass is True
-    shown: Any = {"interleaved": plan.settings.interleave, "redact": plan.redact}
+    shown: Any = {"interleaved": plan.settings.interleave or plan.drive is not None, "redact": plan.redact}
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable
 

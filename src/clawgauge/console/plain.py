@@ -118,7 +118,7 @@ class Tally(Observer):
             return None
         usual_s = sum(paces) / len(paces)
         left = [row.n_left * (row.call_s() or usual_s) for row in going if row.n_left]
-        # Who takes turns waits for the others meanwhile.
+        # Who takes turns waits for the others meanwhile; who is on another machine does not have to.
         return sum(left) / (len(left) or 1 if self.interleaved else 1)
 
 

@@ -41,12 +41,10 @@ from clawgauge.timeline import Completion
 
 # Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
 _SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=3")
-# After Ctrl-C: what is recorded there by then comes along.
-_LEAVE_S = 10.0
+_LEAVE_S = 10.0  # after Ctrl-C: what is recorded there by then comes along
 _EVENTS = ("target_started", "target_finished", "warm_up", "retry", "skip", "decided", "undecided", "budget_spent")
 _SENT = ("schema_version", "run_id", "created_at_ms", "clawgauge_version", "prompts_sha256")
-# What a node may tell of each of its cells, and of each retry; and no time is beyond this.
-_EVENT_BYTES, FAR_MS = 1024, 1 << 53
+_EVENT_BYTES, FAR_MS = 1024, 1 << 53  # what a node may tell of each cell and retry; no time is beyond the second
 
 
 class Elsewhere(Provider):

@@ -20,11 +20,11 @@ from clawgauge.fleet.wire import Member, NodeLost, keyless_environment
 from clawgauge.journal.disk import write_all
 
 _LIST_S = 90.0
-_FACTS = ("NodeManagerHostname", "NodeID", "NodeManagerAddress", "Labels")
+_FACTS = ("NodeManagerHostname", "NodeManagerAddress", "NodeID", "Labels")
 
 
 def find_machines(name: str, table: NodeTable) -> list[Member]:
-    """The machines of a cluster with these labels, each by its host's name; a second of that name has a number."""
+    """The machines of a cluster with these labels, by their hosts' names; those of one name by their addresses too."""
     bridge, words = isolated_module("clawgauge.fleet.rays", table.ray or ""), f"no word within {_LIST_S:g} s"
     machines: list[tuple[str, str, str, dict[str, str]]] = []
     try:
@@ -35,9 +35,10 @@ def find_machines(name: str, table: NodeTable) -> list[Member]:
         machines = msgspec.json.decode(done.stdout, type=list[tuple[str, str, str, dict[str, str]]])
     except (subprocess.TimeoutExpired, msgspec.DecodeError):
         raise NodeLost(f"node {name}: no Ray cluster can be had at {table.ray} ({words})") from None
-    members: dict[str, Member] = {}
-    for host, node_id, address, labels in sorted(machines):
-        own = f"{name}-{re.sub('[^A-Za-z0-9_-]', '-', host.partition('.')[0])}"
+    members, hosts = dict[str, Member](), [machine[0] for machine in machines]
+    for host, address, node_id, labels in sorted(machines):
+        own = host.partition(".")[0] if hosts.count(host) == 1 else f"{host}-{address}"
+        own = f"{name}-{re.sub('[^A-Za-z0-9_-]', '-', own)}"
         own = own if own not in members else f"{own}-{len(members) + 1}"
         if table.labels.items() <= labels.items():
             members[own] = Member(own, [*bridge, node_id], table.address or address)

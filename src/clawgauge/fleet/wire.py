@@ -29,14 +29,11 @@ from clawgauge.journal.disk import LINE_CAP_BYTES
 from clawgauge.plan import Evidence
 from clawgauge.records import Event, PromptKey, ProviderProbe, Result, RunConfig, Target
 
-# A record's own cap, and what is put around it.
-ITEM_CAP_BYTES = LINE_CAP_BYTES + 4096
+ITEM_CAP_BYTES = LINE_CAP_BYTES + 4096  # a record's own cap, and what is put around it
 ORDER_CAP_BYTES = 512 << 20
 BEAT_S = 5.0
-# Who hears nothing for so long takes the other for gone.
-SILENCE_S = 60.0
-# Before its work a node may talk for so long, and so long once its load is to end.
-READY_S, LEAVE_S = 180.0, 60.0
+SILENCE_S = 60.0  # who hears nothing for so long takes the other for gone
+READY_S, LEAVE_S = 180.0, 60.0  # so long a node may talk before its work, and so long once its load is to end
 _N_PINGS, _FAREWELL_S = 20, 5.0
 
 

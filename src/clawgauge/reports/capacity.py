@@ -76,11 +76,11 @@ def _notes(entry: CapacitySummary) -> list[str]:
 
 def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
     """What two capacity runs say can be carried; and all that both say, figure by figure."""
-
     carried, answers = [one for one in changes if one.figure in (AT_ONCE, A_SECOND)], []
     for one in carried:
-        a, b = ("cannot tell" if n is None else f"{n:g} {one.figure}" for n in (one.a, one.b))
-        answers.append(f"{one_line(one.target, 80)} at {one.load}: {a} in A, {b} in B")
+        both = (f"{n:g} {one.figure}{' or more' * (name in one.verdict)} in {name}" if n is not None else
+                f"cannot tell in {name}" for name, n in (("A", one.a), ("B", one.b)))  # fmt: skip
+        answers.append(f"{one_line(one.target, 80)} at {one.load}: {', '.join(both)}")
     columns = [Column("target", narrow="name"), *map(Column, ("load", "figure", "A", "B", "verdict"))]
     shown = [one for one in changes if one not in carried]
     rows = [[*one[:3], *(ABSENT if x is None else f"{x:.4g}" for x in one[3:5]), one.verdict] for one in shown]

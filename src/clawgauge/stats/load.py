@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import linear_regression
+from statistics import linear_regression, median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,8 +19,8 @@ ATTAINED, GAIN = 0.95, 1.05
 MIN_CALLS, _MIN_S, _SURE_CALLS, _SURE_S = 8, 2.0, 60, 10.0
 # How far off the means of a step may be at 95%: its throughput, and its first token.
 _TIGHT_RATE, _TIGHT_TTFT = 0.02, 0.04
-# In the place of what never came: longer than any time on record.
-_NEVER_MS = 2.0**60
+_FAR = 3 * 1.4826  # times the median of what calls of a step are off: who is further off was held up by something
+_NEVER_MS = 2.0**60  # in the place of what never came: longer than any time on record
 
 
 class Sample(NamedTuple):
@@ -212,8 +212,13 @@ def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
     return WithinSlo(rate=most, broken_at=at) if told[0].rate else WithinSlo(concurrency=int(most), broken_at=at)
 
 
-def fit_ttft(points: Sequence[tuple[float, float]]) -> TtftFit | None:
-    """(tokens, milliseconds) of lone calls as a straight line, by least squares; None without two lengths."""
+def fit_ttft(steps: Iterable[Sequence[tuple[float, float]]]) -> TtftFit | None:
+    """(tokens, milliseconds) of the usual lone calls of each step as a straight line; None without two lengths."""
+    points = list[tuple[float, float]]()
+    for step in filter(None, steps):
+        middle = median(y for _, y in step)
+        most = _FAR * median(abs(y - middle) for _, y in step)
+        points += [(x, y) for x, y in step if abs(y - middle) <= most]
     n, mean_x = len(points), _mean([x for x, _ in points]) or 0.0
     spread = math.fsum((x - mean_x) ** 2 for x, _ in points)
     if n < 3 or spread <= 0.01 * n * mean_x**2:

@@ -46,9 +46,8 @@ def read_capacity(run: Run, options: CapacityOptions, calls: LoadCalls) -> list[
             windows = [(w, [one.since_due() for one in made]) for w, made in windows]
         # Agents share what they begin with between turns; and a step in which we were late tells nothing.
         lone = [(w, made) for w, made in windows if w.concurrency == 1 and not w.pauses and w.untrusted is None]
-        alone = [one for w, made in lone for one in made if w.holds(one) and one.ok]
-        points = [(one.input_tokens, one.ttft_ms) for one in alone if one.input_tokens and one.ttft_ms is not None]
-        fit = fit_ttft(points)
+        alone = [[one for one in made if w.holds(one) and one.ok and one.ttft_ms is not None] for w, made in lone]
+        fit = fit_ttft([[(one.input_tokens, one.ttft_ms or 0.0) for one in made if one.input_tokens] for made in alone])
         common = {"target": label, "mode": "open" if options.rates else "closed", "slo": slo}
         looks = _read(own, "capacity_context", CapacitySummary, **common)
         for tokens, look in {one.context_tokens: one for one in looks}.items():

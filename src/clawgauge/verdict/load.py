@@ -84,7 +84,7 @@ def judge_load(capacity: Sequence[CapacitySummary]) -> list[JobVerdict]:
 
 
 class LoadChange(NamedTuple):
-    """One figure of both. `verdict` is `changed` where the 95% intervals are apart; empty where there are none."""
+    """One figure of both. `verdict` is `changed` where the 95% intervals are apart, or tells who may carry more."""
 
     target: str
     load: str
@@ -105,10 +105,12 @@ def compare_capacity(a: Sequence[CapacitySummary], b: Sequence[CapacitySummary])
             cold, again = one.swap_ms[kind], other.swap_ms[kind]
             verdict = _apart(cold.p50_ci95, again.p50_ci95)
             yield LoadChange(one.target, kind, "ttft p50 ms", cold.p50, again.p50, verdict)
+        unseen = [name for name, x in (("A", one.within_slo), ("B", other.within_slo)) if x and x.broken_at is None]
+        verdict = f"or more in {' and '.join(unseen)}" if unseen else ""
         if one.mode == "closed":
-            yield LoadChange(one.target, length, AT_ONCE, carried(one), carried(other))
+            yield LoadChange(one.target, length, AT_ONCE, carried(one), carried(other), verdict)
         elif one.within_slo and other.within_slo:
-            yield LoadChange(one.target, length, A_SECOND, one.within_slo.rate, other.within_slo.rate)
+            yield LoadChange(one.target, length, A_SECOND, one.within_slo.rate, other.within_slo.rate, verdict)
         for x, y in [(step, loads[step.level]) for step in one.steps if step.trusted and step.level in loads]:
             for figure, was, now, before, after in (
                 ("requests/s", x.requests_per_s, y.requests_per_s, x.requests_per_s_ci95, y.requests_per_s_ci95),
@@ -120,4 +122,5 @@ def compare_capacity(a: Sequence[CapacitySummary], b: Sequence[CapacitySummary])
 def _apart(before: tuple[float, float] | None, after: tuple[float, float] | None) -> str:
     if not before or not after:
         return ""
-    return "changed" if before[1] < after[0] or after[1] < before[0] else "no change seen"
+    # Even two quiet runs of one server may be a hundredth apart.
+    return "changed" if 1.01 * before[1] < after[0] or 1.01 * after[1] < before[0] else "no change seen"

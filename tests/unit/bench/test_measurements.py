@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
-from bench import viewer
+from bench import capacity, viewer
 from bench.command import CommandFailed, run_command
 from bench.fidelity import pair_up, record_errors
 from bench.server_process import CalibratedServer
@@ -50,6 +51,14 @@ def test_a_viewer_sees_every_row_of_the_run_it_is_weighed_with(workplace: Workpl
     assert viewer.alone(workplace, 30).seen == 0
     followed = viewer.followed(workplace, 30)
     assert followed.seen == 30 and followed.viewer_cpu_s > 0
+
+
+def test_other_tools_are_given_prompts_of_the_length_that_is_measured(tmp_path: Path) -> None:
+    capacity.write_prompts(tmp_path, 1_000)
+    texts = (tmp_path / "lines.txt").read_text().splitlines()
+    assert {len(text) for text in texts} == {4_000} and len({text[:8] for text in texts}) == capacity.PEER_CALLS
+    turns = [json.loads(line) for line in (tmp_path / "turns.jsonl").read_text().splitlines()]
+    assert [turn["text"] for turn in turns] == [turn["prompt"] for turn in turns] == texts
 
 
 def test_a_command_is_weighed_alone(tmp_path: Path) -> None:

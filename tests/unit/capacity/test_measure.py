@@ -39,6 +39,7 @@ class Box(Provider):
         super().__init__(ProviderSettings(name="box", type="box"))
         self.how, self.n_long, self.under_load = set(how.split()), 0, asyncio.Event()
         self.budget: CostBudget | None = None
+        self.window = 1 << 30
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         sink.start(perf_counter_ns())
@@ -62,7 +63,7 @@ class Box(Provider):
         else:
             sink.text(perf_counter_ns(), " ".join([] if is_long and "rambles" in self.how else said) + " the sea")
         if "quiet" not in self.how:
-            sink.usage(input_tokens=len(call.prompt) // 4, output_tokens=8)
+            sink.usage(input_tokens=min(len(call.prompt) // 4, self.window), output_tokens=8)
         sink.end(perf_counter_ns())
 
 
@@ -80,6 +81,21 @@ async def load(context: RunContext, box: Box) -> list[Any]:
         run = TargetRun(context, TARGET, box, make_agenda(context.plan, TARGET, context.cost), clock)
         await measure_capacity(lambda _, __, what: told.append(what), {}, context, {TARGET: run}, clock)
     return told
+
+
+def look_at(path: Path, box: Box, **options: Any) -> tuple[list[dict[str, Any]], list[Any], list[int]]:
+    """What is found of every length, what is told of it, and who is loaded."""
+    seen, loaded = list[dict[str, Any]](), list[int]()
+
+    async def try_levels(self: TargetLoad, crowd: Crowd) -> None:
+        loaded.append(1)
+
+    context = made(path, box, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TargetLoad, "_try_levels", try_levels)
+        patch.setattr(RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name}))
+        told = asyncio.run(load(context, box))
+    return [facts for facts in seen if facts["name"] == "capacity_context"], told, loaded
 
 
 @every_row(
@@ -100,20 +116,29 @@ async def load(context: RunContext, box: Box) -> list[Any]:
 def test_what_is_said_of_a_length_is_what_can_be_told(
     tmp_path: Path, how: str, truncated: bool | None, by: str | None, refused: str | None, n_looks: int, is_loaded: bool
 ) -> None:
-    box, seen, loaded = Box(how), list[dict[str, Any]](), list[int]()
-
-    async def try_levels(self: TargetLoad, crowd: Crowd) -> None:
-        loaded.append(1)
-
-    context = made(tmp_path, box)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TargetLoad, "_try_levels", try_levels)
-        patch.setattr(RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name}))
-        told = asyncio.run(load(context, box))
-    (look,) = [facts for facts in seen if facts["name"] == "capacity_context"]
+    box = Box(how)
+    [look], told, loaded = look_at(tmp_path, box)
     assert (look["truncated"], look["truncated_by"], look["refused"]) == (truncated, by, refused)
     assert (box.n_long, bool(loaded)) == (n_looks, is_loaded), told
     assert any("no answer" in str(line) for line in told) == (how == "busy")
+
+
+@every_row(
+    "window, contexts, cut",
+    [
+        (1000, [990, 1000, 1001, 1003, 2000], [False, False, True, True, True]),
+        (11_998, [11_000, 11_998, 12_000], [False, False, True]),
+        (512, [300, 500, 550, 1000], [False, True, True, True]),  # even what is calibrated by is cut
+        (601, [500, 600], [False, False]),
+    ],
+)
+def test_a_window_is_found_however_little_it_cuts_off(
+    tmp_path: Path, window: int, contexts: list[int], cut: list[bool]
+) -> None:
+    box = Box("")
+    box.window = window
+    looks, told, _ = look_at(tmp_path, box, contexts=contexts)
+    assert [look["truncated"] for look in looks] == cut, told
 
 
 def test_a_model_that_is_not_heard_at_all_cannot_be_loaded(tmp_path: Path) -> None:

@@ -28,7 +28,11 @@ def read(*words: str) -> CapacityOptions:
         ("--slo ttft=2s,ttft=3s", "each once"),
         ("--slo ttft=2s,e2e=1s", "makes no sense"),
         ("--slo ttft", "tpot=80ms"),
+        ("--slo ,", "ttft, tpot and e2e"),
+        ("--slo=", "ttft, tpot and e2e"),
         ("--rate 0", "--rate has '0'"),
+        ("--rate 2 --duration 60 --max-time 10s", "leaves 10 s to each load, and a rate takes 75 s"),
+        ("--rate 2 --context 2k,4k -t box:a -t box:b --max-time 4m", "leaves 60 s to each load"),
         ("--rate 8..2", "rising"),
         ("--rate 2..", "--rate has ''"),
         ("--rate nan", "--rate has 'nan'"),
@@ -63,6 +67,8 @@ def test_what_is_asked_for_is_read_as_it_is_meant() -> None:
     assert read("--rate", "0.5..7").rates == [0.5, 1, 2, 4, 7]
     assert read("--rate", "9.14,13.7").rates == [9.14, 13.7]
     assert read("--rate", "2").max_concurrency == 1024
+    plain = read("--rate", "2", "--duration", "90", "--max-time", "600")
+    assert (plain.duration_s, plain.max_time_s) == (90, 600), "a bare number is seconds, as the examples have it"
 
 
 @every_row(

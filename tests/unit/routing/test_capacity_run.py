@@ -9,6 +9,7 @@ import pytest
 
 from clawgauge.records import CapacitySummary, Percentiles, Target
 from clawgauge.records.summary import WithinSlo
+from clawgauge.reports.capacity import describe_load_changes
 from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 from clawgauge.verdict.load import compare_capacity
@@ -78,16 +79,21 @@ def test_two_capacity_runs_are_compared_figure_by_figure_unless_their_loads_diff
 def test_rates_and_changes_of_models_are_compared_in_their_own_words() -> None:
     """What arrives is carried by the second; a change of models is its time. Neither is clients at once."""
     rates = [
-        CapacitySummary(target="a:m", mode="open", context_tokens=2_000, within_slo=WithinSlo(rate=rate))
-        for rate in (4.0, 2.0)
+        CapacitySummary(target="a:m", mode="open", context_tokens=2_000, within_slo=WithinSlo(rate=rate, broken_at=at))
+        for rate, at in ((4.0, None), (2.0, 2.1), (1.0, 2.0))
     ]
-    (change,) = compare_capacity(rates[:1], rates[1:])
-    assert change[1:] == ("2k", "a second", 4.0, 2.0, "")
+    (change,) = compare_capacity(rates[1:2], rates[2:])
+    assert change[1:] == ("2k", "a second", 2.0, 1.0, "")
+    (change,) = compare_capacity(rates[:1], rates[1:2])
+    assert change[1:] == ("2k", "a second", 4.0, 2.0, "or more in A"), "it was stopped before a limit was seen"
+    assert "4 a second or more in A, 2 a second in B" in str(describe_load_changes([change]))
     swaps = [
         CapacitySummary(
             target="a:m", mode="swap", context_tokens=0, swap_ms={"cold": Percentiles(n=1, p50=ms, p50_ci95=(ms, ms))}
         )
-        for ms in (900.0, 1200.0)
+        for ms in (900.0, 1200.0, 1201.0)
     ]
-    (change,) = compare_capacity(swaps[:1], swaps[1:])
+    (same,) = compare_capacity(swaps[1:2], swaps[2:])
+    assert same.verdict == "no change seen", "however tight the intervals are"
+    (change,) = compare_capacity(swaps[:1], swaps[1:2])
     assert change[1:] == ("cold", "ttft p50 ms", 900.0, 1200.0, "changed")
