@@ -55,7 +55,8 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file that takes the place of `path`, whole and synced, once the block ends well; else it leaves no trace.
-    It has the permissions of what was there, else `mode`, else those of any new file."""
+    It has the permissions of what was there, else `mode`, else those of any new file. Where these are their owner's
+    alone and no `mode` is given, so is it, whatever was there."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
     temp = Path(name)
     try:
@@ -63,13 +64,10 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            mode = path.stat().st_mode & 0o777
-        elif mode is None:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        temp.chmod(mode)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        bits = path.stat().st_mode & 0o777 if path.exists() else mode or 0o666 & ~mask
+        temp.chmod(bits & 0o600 if mode is None and mask == 0o077 else bits)
         temp.replace(path)
     finally:
         with suppress(OSError):
@@ -86,6 +84,8 @@ def read_toml(
         raise ConfigError(f"cannot read the {what} {path}: {unfit}") from None
     try:
         text = raw.decode("utf-8-sig")
+        if re.search(r"(?<!\\)(?:\\\\)*\\(?:u0000|U00000000)", text):
+            raise ConfigError(f"the {what} {path} has a NUL character in it, which no name has; take it out")
         if KEY_BOMB.search(text):
             raise ConfigError(f"the {what} {path} has a key of too many dotted parts; flatten it")
         tables = tomllib.loads(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import clawgauge
+from support.fake_openclaw import install_fake_openclaw
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
 
@@ -167,6 +168,7 @@ def test_nothing_to_list_for_a_pattern(place: Path) -> None:
         ("[runn]\nrepeats = 3\n", "no key 'runn'; did you mean run?"),
         ('[run]\nrepeats = "x"\n', "run.repeats must be a whole number, not a text"),
         ("[run]\nsuites = 3\n", "run.suites must be a list, not a whole number"),
+        ('[run]\nruns_dir = "a\\u0000b"\n', "the configuration c.toml has a NUL character in it"),
     ],
 )
 def test_a_slip_in_the_file_is_told_in_words_of_the_file(tmp_path: Path, file: str, said: str) -> None:
@@ -183,3 +185,28 @@ def test_a_word_that_is_nearly_right_is_put_right(tmp_path: Path, words: str, me
     done = clawgauge(tmp_path, *words.split())
     assert done.code == 2
     assert f"did you mean {meant}?" in done.stderr if meant else "did you mean" not in done.stderr
+
+
+@every_row(
+    "words",
+    [
+        ("suites", "from-openclaw", "--state-dir", "~no-such-user/x", "-o", "mine.toml"),
+        ("capture", "openclaw", "--config", "round.json"),
+        ("capture", "openclaw", "--config", "elsewhere.json"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A home of nobody's, a link to itself: pathlib has a traceback for them."""
+    (tmp_path / "round.json").symlink_to("round.json")
+    (tmp_path / "elsewhere.json").write_text('{"agents": {"defaults": {"workspace": "~no-such-user/x"}}}')
+    fake = install_fake_openclaw(tmp_path / "bin")
+    done = clawgauge(tmp_path, *words, env={"PATH": f"{fake.bin_dir}:/usr/bin:/bin"})
+    assert (done.code, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "cannot be followed to its end" in done.stderr or "cannot read round.json" in done.stderr
+
+
+def test_an_output_that_is_a_link_to_itself_is_replaced(place: Path, server: ScriptedServer) -> None:
+    run = clawgauge(place, *SMALL)
+    (place / "round.csv").symlink_to("round.csv")
+    done = clawgauge(place, "export", run.folder.name, "-o", "round.csv")
+    assert done.code == 0 and (place / "round.csv").is_file(), done.stderr

@@ -16,7 +16,7 @@ from bench.loaded_server import serving_load
 
 from support.command import Outcome, chat_config, clawgauge, read_records
 from support.rows import every_row
-from support.scripted_server import ScriptedServer
+from support.scripted_server import ScriptedServer, Status
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,14 @@ def test_a_model_that_is_not_there_is_a_sentence_after_one_call(tmp_path: Path, 
     assert done.code == 2 and "box:gone cannot be loaded" in done.stderr, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     assert len(read_records(folder)) == 1
+
+
+def test_a_server_that_fails_is_no_wrong_request(place: Path, server: ScriptedServer) -> None:
+    """The call was made and is on record: exit 3 and a summary, as for any run that had no answer."""
+    server.reply_with(Status(500))
+    done = clawgauge(place, "capacity", "-t", "fake:scripted-model")
+    assert done.code == 3 and "fake:scripted-model cannot be loaded: HTTP 500" in done.stderr, done.stderr
+    assert len(done.records()) == 1 and (done.folder / "summary.json").is_file()
 
 
 @pytest.mark.slow

@@ -121,6 +121,8 @@ def test_every_tool_and_another_agent_can_be_asked_for(tmp_path: Path) -> None:
         ("", ("-o", "mine.txt"), "-o names a file that ends in .json"),
         ("", ("--agent", "main --deliver"), "--agent an agent by its id"),
         ("", ("-o", "no/such/folder.json"), "Cannot write no/such/folder.json"),
+        ("", ("--timeout", "nan"), "--timeout goes up to 86400 s"),
+        ("", ("--window", "-5"), "--window to 16777216 tokens"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(tmp_path: Path, does: str, words: tuple[str, ...], sentence: str) -> None:
@@ -164,3 +166,17 @@ def test_settings_of_another_form_are_refused_without_a_traceback(tmp_path: Path
     fake = install_fake_openclaw(tmp_path / "bin")
     with pytest.raises(ConfigError, match="is not written as OpenClaw has it"):
         capture_openclaw(options, {"PATH": str(fake.bin_dir), "HOME": str(tmp_path)})
+
+
+def test_settings_that_grow_as_they_are_read_are_one_sentence(tmp_path: Path) -> None:
+    """Files that each include the next ten times, a name that no file has, and more levels than can be followed."""
+    home_of(tmp_path)
+    for n in range(9):
+        (tmp_path / f"{n}.json").write_text(json.dumps({"$include": [f"{n + 1}.json"] * 10}))
+    (tmp_path / "9.json").write_text("{}")
+    (tmp_path / "nul.json").write_text(json.dumps({"$include": "a\0b"}))
+    (tmp_path / "deep.json").write_text('{"a":' * 900 + "1" + "}" * 900)
+    fake = install_fake_openclaw(tmp_path / "bin")
+    for name, said in (("0", "one of too many"), ("nul", "no such file"), ("deep", "cannot be followed to its end")):
+        done = capture(tmp_path, fake, "--config", f"{name}.json")
+        assert done.code == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr

@@ -79,6 +79,11 @@ def test_another_server_behind_the_same_name_is_refused(place: Path, server: Scr
         refused = clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "2")
         assert refused.code == 2 and server.v1_url in refused.stderr and elsewhere.v1_url in refused.stderr
         assert elsewhere.requests == []
+        recorded = json.loads((done.folder / "config.json").read_bytes())
+        recorded["providers"]["fake"]["base_url"] = {"no": ["address"]}
+        (done.folder / "config.json").write_text(json.dumps(recorded))
+        refused = clawgauge(place, "run", "--resume", done.folder.name, "--repeats", "2")
+        assert refused.code == 2 and "fake was at {'no': ['address']}" in refused.stderr
 
 
 def test_resume_keeps_the_recorded_concurrency(place: Path, server: ScriptedServer) -> None:

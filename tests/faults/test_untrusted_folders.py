@@ -125,9 +125,12 @@ def test_a_link_where_a_verb_writes_is_refused_by_name(runs: Path, victim: Path,
     verb = {"report.html": "report", "routing_openclaw.md": "route", "summary.json": "summarize"}[name]
     (runs / "r" / name).unlink(missing_ok=True)
     (runs / "r" / name).symlink_to(victim)
+    victim.chmod(0o644)
+    (runs / "r").chmod(0o700)  # what is made of a private folder is private: not what a link in it leads to
     done = clawgauge(runs.parent, verb, "r")
     assert f"{name} is a symbolic link" in done.stderr and done.code == (0 if verb == "route" else 2)
     assert victim.read_text() == "export PATH\n" and (runs / "r" / name).is_symlink()
+    assert victim.stat().st_mode & 0o777 == 0o644
     assert not list((runs / "r").glob(".*"))
 
 

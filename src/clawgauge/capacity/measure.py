@@ -125,7 +125,8 @@ class TargetLoad:
         for n_chars in (_SHORT_CHARS, _LONGER_CHARS):
             result, made = await self.ask_briefly("calibration", n_chars)
             if not figures.has_answer(result):
-                raise TargetError(f"{self.target.label} cannot be loaded: {result.error or result.failure_type}")
+                fault = TargetError if result.failure_type == "model_not_found" else Over  # that is no wrong request
+                raise fault(f"{self.target.label} cannot be loaded: {result.error or result.failure_type}")
             seen.append((len(made.text), result.input_tokens))
             self._repeats = _codes_in(result, made) == (True, True)
         self._ruler, self._most_counted = read_ruler(*seen), seen[-1][1] or 0

@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 finally:
                     sys.stdout.flush()
             except (ClawgaugeError, OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
-                wrong = fault if isinstance(fault, ClawgaugeError) else machine_failure(fault)
+                wrong = machine_failure(fault)
                 if wrong is None:
                     raise
                 # The words may be a server's, or a file's name.

@@ -43,7 +43,8 @@ _NOTE = "The system prompt and the tools of your own agent, as `clawgauge captur
 # What shapes a prompt or its tools. The rest holds keys, runs programs, listens, or writes elsewhere.
 _KEPT = ("agents", "tools", "skills", "plugins", "channels", "messages", "memory", "commands", "browser", "ui", "tts")
 _NOT_OF_AGENTS = ("model", "models", "agentDir", "workspace", "sandbox", "heartbeat", "memorySearch", "cliBackends")
-_FILES, _MAX_FILES, _MAX_BYTES, _MAX_DEPTH = ("*.md", "memory/*.md", "skills/**/*.md"), 1_000, 32 << 20, 10
+_FILES, _MAX_FILES, _MAX_BYTES = ("*.md", "memory/*.md", "skills/**/*.md"), 1_000, 32 << 20
+_MAX_INCLUDES, _MAX_TIMEOUT_S, _MAX_WINDOW = 64, 86_400, 1 << 24
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _STAND_IN = "left-out-by-clawgauge"
 _SAID = {"index": 0, "delta": {"role": "assistant", "content": "Captured."}, "finish_reason": "stop"}
@@ -66,6 +67,8 @@ def execute(arguments: argparse.Namespace) -> int:
     output, environ = arguments.output, dict(os.environ)
     if output.suffix != ".json" or not re.fullmatch(r"[\w-]+", arguments.agent):
         raise ConfigError("-o names a file that ends in .json, and --agent an agent by its id")
+    if not 0 < arguments.timeout <= _MAX_TIMEOUT_S or not 0 < arguments.window <= _MAX_WINDOW:
+        raise ConfigError(f"--timeout goes up to {_MAX_TIMEOUT_S} s, and --window to {_MAX_WINDOW} tokens")
     os.umask(0o077)
     keep_secrets(find_secrets({}, environ))
     captured = {"about": _NOTE, "version": 1, **capture_openclaw(arguments, environ)}
@@ -161,21 +164,22 @@ def _play_model(token: str) -> tuple[list[dict[str, Any]], ThreadingHTTPServer]:
     return asked, server
 
 
-def read_config(path: Path, folder: Path, depth: int = 0) -> dict[str, Any]:
+def read_config(path: Path, folder: Path) -> dict[str, Any]:
     """An openclaw.json with what it includes; nothing outside its folder is read, as OpenClaw itself has it."""
+    reads = iter(range(_MAX_INCLUDES))
 
-    def unfold(value: Any) -> Any:
+    def unfold(value: Any, base: Path) -> Any:
         if not isinstance(value, dict):
-            return [unfold(item) for item in value] if isinstance(value, list) else value
+            return [unfold(item, base) for item in value] if isinstance(value, list) else value
         whole: Any = {}
         for name in names if isinstance(names := value.get("$include", []), list) else [names]:
-            file = (path.parent / str(name)).resolve()
-            if depth >= _MAX_DEPTH or not file.is_relative_to(folder):
-                raise ConfigError(f"{path}: $include {str(name)!r} leaves its folder, or is one of too many in a row")
-            whole = _merged(whole, read_config(file, folder, depth + 1))
-        return _merged(whole, {key: unfold(item) for key, item in value.items() if key != "$include"})
+            file = Path(os.path.realpath(base / str(name).replace("\0", "?")))
+            if next(reads, None) is None or not file.is_relative_to(folder):
+                raise ConfigError(f"{path}: $include {str(name)!r} leaves its folder, or is one of too many")
+            whole = _merged(whole, unfold(read_openclaw(file), file.parent))
+        return _merged(whole, {key: unfold(item, base) for key, item in value.items() if key != "$include"})
 
-    return dict(unfold(read_openclaw(path)))
+    return dict(unfold(read_openclaw(path), path.parent))
 
 
 def _merged(below: Any, above: Any) -> Any:

@@ -77,5 +77,6 @@ def execute(arguments: argparse.Namespace) -> int:
             for line in takewhile(lambda _: not interruption.reader_left, lines):
                 sys.stdout.write(shown(line.decode()))
     if output is not None:
-        sys.stderr.write(f"{plural(results.n_rows, 'row')} of {plural(len(columns), 'column')} in {output}\n")
+        n_rows, n_columns = plural(results.n_rows, "row"), plural(len(columns), "column")
+        sys.stderr.write(clean_lines(f"{n_rows} of {n_columns} in {output}"))
     return tell_unreadable(results.n_unreadable)

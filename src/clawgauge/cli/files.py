@@ -59,14 +59,12 @@ def tell_unreadable(n_lines: int) -> int:
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        if mask == 0o077 and path.is_file():
-            path.chmod(0o600)  # what was there before may have been for everyone
         if is_run_folder(path.parent):
             opened: AbstractContextManager[BinaryIO] = replace_beside_records(path)
+        elif path.exists() and not path.is_file():
+            opened = path.open("wb")
         else:
-            opened = path.open("wb") if path.exists() and not path.is_file() else replacing(path.resolve())
+            opened = replacing(Path(os.path.realpath(path)))  # where `resolve` stumbles over a link to itself
         with opened as file:
             yield file
     except OSError as error:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from types import FrameType, TracebackType
 from typing import Any, TextIO, TypeVar
 
-from clawgauge.errors import DiskFailure, MachineError
+from clawgauge.errors import ClawgaugeError, DiskFailure, MachineError, RequestError
 from clawgauge.reports.clean import clean_lines, one_row
 
 DONE, GATE_FAILED, NOTHING_ANSWERED, UNREADABLE_LINES, INTERRUPTED = 0, 1, 3, 5, 130
@@ -127,14 +127,13 @@ def guarded_streams() -> Iterator[None]:
         yield
 
 
-def machine_failure(fault: BaseException) -> MachineError | None:
-    """What this machine refused, in a sentence for the user; None where the fault is another's. Of calls that failed at
-    once one speaks for all. An `OSError` without a number is some library's, and a network's is no fault of this
-    machine. uvloop, out of descriptors, fails once more while it closes.
-    """
+def machine_failure(fault: BaseException) -> ClawgaugeError | None:
+    """What this machine or we refuse, in a sentence; None where the fault is another's. Of calls that failed at once
+    one speaks for all. An `OSError` without a number is some library's, and a network's is no fault of this machine.
+    uvloop, out of descriptors, fails once more while it closes."""
     if isinstance(fault, BaseExceptionGroup):
         return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
-    if isinstance(fault, MachineError):
+    if isinstance(fault, ClawgaugeError):
         return fault
     if isinstance(fault, OSError) and fault.errno is not None and not isinstance(fault, ConnectionError):
         what = f"{fault.strerror}: {fault.filename}" if fault.filename else f"{fault.strerror}"
@@ -144,6 +143,8 @@ def machine_failure(fault: BaseException) -> MachineError | None:
         what = "no thread can be started"
     elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return machine_failure(fault.__context__) if fault.__context__ else None
+    elif isinstance(fault, RecursionError) or str(fault).startswith(("Symlink loop", "Could not determine home")):
+        return RequestError(f"a path or a file cannot be followed to its end ({fault}): name another")
     else:
         return None
     told = f"This machine would not go on ({what}); what was recorded stands"

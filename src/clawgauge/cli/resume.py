@@ -112,8 +112,8 @@ def find_changes(plan: Plan, config: RunConfig, targets: list[Target]) -> list[s
         # Another server behind the same name is another subject of measurement.
         was_at = config.providers.get(provider, {}).get("base_url")
         # A key inside the path is masked on disk, and so must be what it is compared with and shown beside.
-        is_at = plan.redact(plan.provider(provider).describe().get("base_url") or "nowhere")
-        if was_at is not None and is_at != plan.redact(was_at):
+        is_at = plan.redact(str(plan.provider(provider).describe().get("base_url") or "nowhere"))
+        if was_at is not None and is_at != plan.redact(str(was_at)):
             changes.append(f"{provider} was at {was_at} and is now at {is_at}")
     # A run folder may come from anyone, and the names in it from any server.
     return [clean_cell(change) for change in changes]

@@ -17,7 +17,7 @@ from typing import Any
 from clawgauge.cli.process import DONE
 from clawgauge.config.settings import DEFAULT_NAME, place_of, read_file, read_trusted, write_trusted
 from clawgauge.errors import ConfigError, RequestError
-from clawgauge.reports.clean import clean_terminal
+from clawgauge.reports.clean import one_row
 from clawgauge.secrets import public_address
 
 EXAMPLES = """\
@@ -52,18 +52,18 @@ def execute(arguments: argparse.Namespace) -> int:
                 standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
             except ConfigError:
                 standing = "gone or unreadable"
-            sys.stdout.write(_line(f"{place}: {standing}"))
+            sys.stdout.write(one_row(f"{place}: {standing}"))
         return DONE
     place = place_of(file)
     if arguments.remove:
         if entries.pop(place, None) is None:
             raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
         write_trusted(os.environ, entries)
-        sys.stdout.write(_line(f"no longer trusted: {place}"))
+        sys.stdout.write(one_row(f"no longer trusted: {place}"))
     else:
         sha256 = _vouch_for(file, place)
         write_trusted(os.environ, {**entries, place: sha256})
-        sys.stdout.write(_line(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
+        sys.stdout.write(one_row(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
     return DONE
 
 
@@ -75,14 +75,14 @@ def _vouch_for(file: Path, place: str) -> str:
     tables: dict[str, Any] = {f"providers.{name}": table for name, table in found.providers.items()}
     for where, table in (tables | {f"nodes.{name}": table for name, table in found.nodes.items()}).items():
         asked += [(where, n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
-    sys.stderr.write(_line(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))
+    sys.stderr.write(one_row(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))
     for where, name, value in asked:
         if name == "base_url":
             with suppress(ValueError):
                 value = public_address(value)
         shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
         # Written as a literal, so that no value can forge a line.
-        sys.stderr.write(_line(f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"))
+        sys.stderr.write(one_row(f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"))
     if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
         what = "programs and files that it names may change without it changing"
         sys.stderr.write(f"others can write to it or its folder: {what}\n")
@@ -92,7 +92,3 @@ def _vouch_for(file: Path, place: str) -> str:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise RequestError("not trusted: nothing was changed")
     return sha256
-
-
-def _line(text: str) -> str:
-    return clean_terminal(text).replace("\n", " ") + "\n"

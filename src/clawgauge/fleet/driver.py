@@ -35,7 +35,7 @@ from clawgauge.proxies import is_loopback
 from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
-from clawgauge.runner.record import Source, answered_result
+from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, answered_result
 from clawgauge.runner.target import Observer
 from clawgauge.timeline import Completion
 
@@ -305,6 +305,11 @@ class Part:
         began_ms, over_ms = result.started_at_ms - shift_ms, result.ended_at_ms - shift_ms
         if abs(began_ms) + abs(over_ms) > FAR_MS:
             self.refuse("a time that cannot be")
+        words = [result.error, result.failure_type, result.model_reported, result.finish_reason, *result.warnings]
+        texts = [result.raw_output, result.reasoning_text, result.violation]
+        n_words, n_texts = (len("".join(filter(None, some))) for some in (words, texts))
+        if n_words > 2 * STRING_CAP_BYTES or n_texts > 3 * RAW_OUTPUT_CAP_BYTES:
+            self.refuse("a record with more in it than any of ours has")
         ours |= {"run_id": self._folder.run_id, "provider": target.provider, "node": self._member.name}
         return change(result, **ours, started_at_ms=began_ms, ended_at_ms=over_ms)
 

@@ -34,7 +34,8 @@ ORDER_CAP_BYTES = 512 << 20
 BEAT_S = 5.0
 SILENCE_S = 60.0  # who hears nothing for so long takes the other for gone
 READY_S, LEAVE_S = 180.0, 60.0  # so long a node may talk before its work, and so long once its load is to end
-_N_PINGS, _FAREWELL_S = 20, 5.0
+# What a node may say beside records and files: at once, in words for a screen, and how often.
+_N_PINGS, _FAREWELL_S, _SAYING_BYTES, _WORDS_CHARS, _MAX_SAID = 20, 5.0, 1 << 20, 500, 1_000
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +140,7 @@ class Talk:
         self._member, self._tell, self._child = member, tell, child
         self._clock = asyncio.get_running_loop().time
         self.until_s, self._late = self._clock() + READY_S, f"it was not ready in {READY_S:g} s"
-        member.hello = None
+        self._n_said, member.hello = 0, None
 
     def lose(self, why: str) -> NoReturn:
         raise NodeLost(f"node {self._member.name}: {why}") from None
@@ -166,24 +167,30 @@ class Talk:
                     words = self._child.stderr_tail.strip().splitlines() or ["without a word"]
                     self.lose(f"the connection ended ({words[-1].strip()})")
                 item = msgspec.json.decode(stamped[1], type=Item)
+                msgspec.msgpack.encode(item)  # which no number of over 64 bits survives
             except TimeoutError:
                 late = self._clock() >= self.until_s
                 self.lose(self._late if late else f"not a word from it for {SILENCE_S:g} s")
             except CallFailure as too_large:
                 self.lose(too_large.message)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as fault:
                 if self._member.hello is None:  # a login shell may have something to say first
                     continue
                 self.lose(f"it sent what cannot be read ({fault})")
             if item.refused is not None:
-                self.lose(item.refused)
+                self.lose(item.refused[:_WORDS_CHARS])
+            self._n_said += item.said is not None
+            is_long = len(stamped[1]) > _SAYING_BYTES and not (item.result or item.file)
+            if is_long or self._n_said > _MAX_SAID:
+                self.lose("it said more than there is to say")
             if item.said is not None:
-                self._tell(f"{self._member.name}: {item.said}")
+                self._tell(f"{self._member.name}: {item.said[:_WORDS_CHARS]}")
             elif item.pong is None or item.pong[0]:
                 return item
 
     async def greet(self) -> None:
-        hello = self._member.hello = (await self.hear()).hello or ("no version", "", "", 0)
+        version, python, host, nice = (await self.hear()).hello or ("no version", "", "", 0)
+        hello = self._member.hello = version[:_WORDS_CHARS], python[:_WORDS_CHARS], host[:_WORDS_CHARS], nice
         if hello[0] != __version__:
             self.lose(f"it has clawgauge {hello[0]}, and here is {__version__}: install the same on both")
 

@@ -121,7 +121,7 @@ def _run_row(path: Path, found: RunSummary | str) -> str:
 
 
 def _link(path: Path) -> str:
-    return f"/runs/{quote(path.name)}"
+    return f"/runs/{quote(path.name, errors='replace')}"
 
 
 def _version(path: Path) -> tuple[Path, int, int]:
@@ -344,7 +344,7 @@ def _closed(response: web.StreamResponse) -> web.StreamResponse:
 
 
 def _page(html: str, status: int = 200) -> web.StreamResponse:
-    page = web.Response(text=html, content_type="text/html", status=status)
+    page = web.Response(text=html.encode("utf-8", "replace").decode(), content_type="text/html", status=status)
     page.headers["Content-Security-Policy"] = _POLICY
     return _closed(page)
 

@@ -6,12 +6,14 @@ import asyncio
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from clawgauge.config.providers import provider_settings
 from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings, Turn, create_provider
+from clawgauge.providers.claude.messages import MessagesReader
 from clawgauge.records import MadeCall, Message, ToolInvocation
 from clawgauge.timeline import Completion, Timeline
 from support.messages_format import frames
@@ -235,3 +237,20 @@ def test_the_key_goes_to_its_vendor_and_where_the_same_environment_points(
     found = provider_settings(Configuration(providers=tables), environ, lambda line: None)["anthropic_messages"]
     assert (found.api_key == "sk-ant-canary") is gets_key and found.api_key != "other"
     assert found.base_url == (address or environ.get("ANTHROPIC_BASE_URL"))
+
+
+def test_a_thousand_signatures_are_remembered_once() -> None:
+    """A stream may sign as often as it likes: what is kept of it grows with the stream, and has an end."""
+    signed: dict[str, list[tuple[str, str]]] = {}
+    for thought, kept in (("t", 1), ("t" * 1_000, 0)):
+        reader = MessagesReader(Timeline(), "m", signed)
+        for n in range(1_000):
+            for delta in (
+                {"type": "thinking_delta", "thinking": thought},
+                {"type": "signature_delta", "signature": "s"},
+            ):
+                event = {"type": "content_block_delta", "index": n, "delta": delta}
+                reader.event(0, b"", msgspec.json.encode(event))
+        reader.event(0, b"", b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}')
+        assert [len(blocks) for blocks in signed.values()] == [1_000] * kept
+        signed.clear()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,3 +215,13 @@ def test_a_folder_without_runs_says_how_to_make_one_and_it_ends_when_told_to(tmp
         assert "make one with clawgauge run" in view.ask("/").body
         view.process.send_signal(signal.SIGINT)
         assert view.process.wait(PATIENCE_S) == 130
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a name is text")
+def test_a_folder_whose_name_is_no_text_hides_no_other(runs: Path, view: View) -> None:
+    odd = write_run(runs / "runs" / os.fsdecode(b"odd\xff\xfe"), [record("P0")], config=config([prompt("P0")]))
+    try:
+        page = view.ask("/")
+        assert page.status == 200 and "before" in page.body and "odd" in page.body
+    finally:
+        shutil.rmtree(odd)

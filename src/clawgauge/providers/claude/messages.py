@@ -18,7 +18,7 @@ from clawgauge.providers.openai.chat import EventReader
 # How many tokens of thinking a level may take; they come on top of those of the answer.
 _BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-_MAX_SIGNED = 4_096
+_MAX_SIGNED, _MAX_SIGNED_CHARS = 1_024, 1 << 18
 Signed: TypeAlias = dict[str, list[tuple[str, str]]]
 
 
@@ -47,6 +47,7 @@ class MessagesReader(EventReader):
         if kind == "message_delta":
             self._ended = event.delta is not None and event.delta.stop_reason is not None
             self._stream.report_usage()
+            self._remember_signed()
         return kind == "message_stop" and self._ended
 
     def _keep_signed(self, block: Block) -> None:
@@ -54,7 +55,12 @@ class MessagesReader(EventReader):
         if block.signature:
             self._blocks.append(("".join(self._thinking), block.signature))
             self._thinking.clear()
-            self._signed["".join(thought for thought, _ in self._blocks)] = [*self._blocks]
+
+    def _remember_signed(self) -> None:
+        """Once for all blocks of a reply: a stream may have as many as it likes."""
+        blocks, self._blocks = self._blocks, []
+        if blocks and sum(len(thought) + len(signature) for thought, signature in blocks) <= _MAX_SIGNED_CHARS:
+            self._signed["".join(thought for thought, _ in blocks)] = blocks
             if len(self._signed) > _MAX_SIGNED:
                 del self._signed[next(iter(self._signed))]
 
@@ -69,6 +75,7 @@ class MessagesReader(EventReader):
         self._stream.take_message(at_ns, AssistantLine(message=message))
         for block in message.content:
             self._keep_signed(block)
+        self._remember_signed()
         self._stream.report_usage()
         self._stream.finish(message.stop_reason or "end_turn")
 
