@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict[str, Any]]:

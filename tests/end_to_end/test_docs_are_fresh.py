@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawgauge.records import GroupSummary, Result, RunSummary
-from clawgauge.reports.document import display_width
+from clawgauge.reports.clean import display_width
 from support.waiting import PATIENCE_S
 
 DOCS = Path(__file__).parents[2] / "docs"

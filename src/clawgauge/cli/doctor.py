@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.preflight import probe_all
-from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async, tell
+from clawgauge.cli.process import DONE, NOTHING_ANSWERED, columns_of, keep_secrets, print_json, run_async, tell
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
@@ -82,4 +82,4 @@ def _lines(probe: ProviderProbe) -> str:
         lines.append(f"      models: {list_names(names, 12)}")
     if probe.hint and probe.hint not in probe.detail:
         lines.append(f"      → {probe.hint}")
-    return "".join(map(one_row, lines))
+    return "".join(one_row(line, columns_of(sys.stdout)) for line in lines)

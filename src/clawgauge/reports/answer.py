@@ -43,9 +43,12 @@ def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
         # By the job's own figures; of those that are alike in them, who is better in the other jobs.
         whys, order = [one.why for one in best], list(names)
         best.sort(key=lambda one: (whys.index(one.why), order.index(one.target)))
-        *others, last = [names[one.target] for one in best[:_MAX_NAMED]]
-        named = f"{', '.join(others)} or {last}" if others else last
-        return Choice(job.job, named, f"{'a tie: ' if first.tie else ''}{best[0].why}")
+        named = [names[one.target] for one in best]
+        if len(named) > _MAX_NAMED + 1:
+            named[_MAX_NAMED:] = [f"{len(named) - _MAX_NAMED} others"]
+        *others, last = named
+        use = f"{', '.join(others)} or {last}" if others else last
+        return Choice(job.job, use, f"{'a tie: ' if first.tie else ''}{best[0].why}")
     # What is said of all alike is said of none by name.
     of = f"{names[first.target]}: " if len({one.why for one in job.ranking if one.fit == first.fit}) > 1 else ""
     return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
@@ -74,7 +77,7 @@ def describe_models(
         [names[label], *(of[label] for of in marks), *(cells[place] for cells in figures.values())]
         for place, label in enumerate(labels)
     ]
-    columns = [Column("model", narrow="name"), *(Column(job.column) for job in jobs)]
+    columns = [Column("model", narrow="name"), *(Column(job.column, narrow="mark") for job in jobs)]
     columns += [Column(name, "right") for name in figures]
     # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))

@@ -24,6 +24,12 @@ MAX_HINT, MAX_EXAMPLE = 240, 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
 PASSING_RATE = 0.8
 _MAX_NAMED, _NAME_CHARS = 4, 80
+# What the codes of violations do not say by themselves.
+_BROKE = {
+    "answer": "no tool called, rightly, but a wrong answer", "effect_missing": "the command did not do the job",
+    "no_text": "nothing was said", "not_called": "no tool called", "state_not_reached": "the task was not done",
+    "unexpected_call": "a tool called that was not wanted", "wrong_call_count": "no tool called, or too many",
+}  # fmt: skip
 LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
 
 
@@ -253,8 +259,8 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
     parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
-        named = [f"{one_line(code, 60)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
-        notes.append(f"Failed answers broke, most often: {', '.join(named)}.")
+        common = [(_BROKE.get(code, code.replace("_", " ")), n) for code, n in violations.most_common(_MAX_NAMED)]
+        notes.append(f"Most often: {'; '.join(f'{one_line(words, 60)} ({n})' for words, n in common)}.")
     # The commonest ways of not answering, each with who, how often, the server's words and the way out.
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
     notes += [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
