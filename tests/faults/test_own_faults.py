@@ -165,7 +165,7 @@ def is_judging(pid: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: ScriptedServer) -> None:
-    """15 MiB of marks: the command records them as failed, in time or not, rescores them, and heeds Ctrl-C meanwhile."""
+    """15 MiB of marks: the command records them as failed, in time or not, rescores them, and heeds Ctrl-C."""
     reply = Text(text=HOSTILE, chunks=[HOSTILE])
     write_suite(place / "one.json", {"prompt": "p", "validator": {"type": "max_words", "value": 3}}, {"prompt": "q"})
     words = ("run", "-t", "fake:scripted-model", "-s", "one.json", "--no-stream")

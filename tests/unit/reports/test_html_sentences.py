@@ -89,7 +89,11 @@ def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):
     rows += [failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused") for i in range(2, 5)]
     answer, notes = answers(tmp_path / "run", rows, too_many_words=1)["What failed, and why?"]
     assert answer == "1 of 2 judged answers failed, 3 of 5 calls brought no answer."
-    assert "Most often: too many words (1)" in notes and "3 × connection_refused: refused → " in notes and "ollama serve" in notes
+    assert (
+        "Most often: too many words (1)" in notes
+        and "3 × connection_refused: refused → " in notes
+        and "ollama serve" in notes
+    )
 
 
 def test_a_clean_run_says_so(tmp_path):

@@ -70,6 +70,13 @@ def test_the_tier_has_room_in_eighty_columns(tmp_path):
     assert {"tier", "tools", "restraint", "tasks"} < set(header)
 
 
+def test_a_caution_stands_in_the_row_of_its_model(tmp_path):
+    """A mark beside the name, explained under the table; who has none has no mark."""
+    text = answer(write_agent_run(tmp_path / "run"), 100)
+    assert " ! " in text.splitlines()[2] and "! with a caution, below" in text
+    assert "!" not in answer(write_sample(tmp_path / "sample"), 100)
+
+
 def test_wide_characters_are_counted_where_a_line_is_broken():
     """A name of ideographs takes two columns a character: no line of prose goes past the edge."""
     lines = wrap(f"  ollama:{'日本語モデル' * 2}: the model is being loaded and then some", 40).splitlines()

@@ -51,6 +51,18 @@ def test_what_nobody_measured_cannot_be_told_and_the_run_that_would_is_named(tmp
     assert jobs["structured data"].needs is None
 
 
+@every_row(("settings", "window"), [({"type": "embedded"}, 4096), ({"type": "ollama", "context": 8192}, 8192)])
+def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, window):
+    """They would not be asked, and the same run would be proposed again and again."""
+    folder = json_run(tmp_path / "run", {MODEL: 10}, providers={PROVIDER: settings})
+    job = verdicts(folder)["long context"]
+    (one,) = job.ranking
+    assert (one.fit, job.needs) == ("cannot_tell", None)
+    assert one.why == f"its window is {window} tokens here (context in the provider's table)"
+    wide = json_run(tmp_path / "wide", {MODEL: 10}, providers={PROVIDER: {"type": "ollama", "context": 32_768}})
+    assert verdicts(wide)["long context"].needs is not None
+
+
 def test_one_run_is_proposed_for_all_that_is_not_known(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
     (command,) = [part for part in describe_next(summary.jobs) if isinstance(part, Commands)]
