@@ -99,8 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if wrong is None:
                     raise
                 # The words may be a server's, or a file's name.
-                for line in (f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines)):
-                    tell(line)
+                tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
                 code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code

@@ -88,9 +88,7 @@ def render(
     sections: list[Section], form: str = "text", *, document: Any = None, title: str = "", width: int | None = None,
     stream: TextIO | None = None,
 ) -> str:  # fmt: skip
-    """Sections as text for a `stream`, `width` wide where that is no terminal; as Markdown under a `title`; or their
-    `document` as JSON.
-    """
+    """Sections as text, `width` wide where `stream` is no terminal, as Markdown with a `title`; `document` as JSON."""
     if form == "json":
         return encode_document(document).decode()
     if form == "markdown":

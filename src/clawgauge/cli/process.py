@@ -51,16 +51,13 @@ def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
 
 def columns_of(stream: TextIO) -> int | None:
     """How wide the terminal behind a stream is, by COLUMNS or by itself; None where there is none."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
     with suppress(OSError, ValueError):
-        return os.get_terminal_size(stream.fileno()).columns or None
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns) or None
     return None
 
 
-def tell(line: str) -> None:
-    sys.stderr.write(one_row(line, columns_of(sys.stderr)))
+def tell(*lines: str) -> None:
+    sys.stderr.write("".join(one_row(line, columns_of(sys.stderr)) for line in lines))
 
 
 def print_json(document: Any) -> None:

@@ -108,8 +108,7 @@ def execute(arguments: argparse.Namespace) -> int:
         key, asked = missing_key(one.settings, os.environ), f" -t {shlex.quote(one.label)} "
         notes += [f"{key} is not set here: {one.label} cannot be asked"] if key and asked in "".join(notes) else []
     _tell(render(describe_decision(decision), stream=sys.stderr))
-    for note in notes:
-        tell(f"note: {note}")
+    tell(*(f"note: {note}" for note in notes))
     if path is not None:
         _apply(path, before, settings, dry_run=arguments.dry_run)
     else:

@@ -107,8 +107,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     def tell(line: str) -> None:
         if not quiet:
-            for one in line.split("\n"):
-                process.tell(one)
+            process.tell(*line.split("\n"))
 
     plan = make_plan(said, words, arguments.config, tell, resumes=resumes)
     runs_dir, resumed = Path(plan.settings.runs_dir), None
@@ -139,8 +138,7 @@ def execute(arguments: argparse.Namespace) -> int:
     refuse_wrong_names(plan, [target for target in plan.targets if make_agenda(plan, target).n_open])
     if resumed is None:
         RunFolder.check_creatable(runs_dir, arguments.run_id)
-    for line in [*plan_lines(plan), *foresight_lines(plan)]:
-        process.tell(line)
+    process.tell(*plan_lines(plan), *foresight_lines(plan))
     if arguments.json:
         sys.stdout.write(encode_line(plan_facts(plan)).decode())
     return DONE

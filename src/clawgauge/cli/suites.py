@@ -11,12 +11,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from clawgauge.cli.files import output_file, render
-from clawgauge.cli.process import DONE, keep_secrets, print_json
+from clawgauge.cli.files import output_file
+from clawgauge.cli.process import DONE, columns_of, keep_secrets, print_json
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
-from clawgauge.reports.document import Column, Section, Table
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites import BUILTIN_SUITES, list_builtin, load_suite, suite_path
 from clawgauge.suites.context import load_context
@@ -78,11 +77,9 @@ def execute(arguments: argparse.Namespace) -> int:
     elif getattr(arguments, "json", False):
         print_json(list_builtin())
     else:
-        columns = [Column("suite"), Column("prompts", "right"), Column("version"), Column("asks for", narrow="wrapped")]
-        rows = [
-            [one.name, plural(one.n_prompts, "prompt"), f"v{one.version}", one.description] for one in list_builtin()
-        ]
-        sys.stdout.write(render([Section("", [Table(columns, rows, bare=True)])]))
+        for one in list_builtin():
+            line = f"{one.name} v{one.version}, {plural(one.n_prompts, 'prompt')}: {one.description}"
+            sys.stdout.write(one_row(line, columns_of(sys.stdout)))
     return DONE
 
 

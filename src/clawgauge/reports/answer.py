@@ -15,7 +15,7 @@ from clawgauge.words import ABSENT, format_bytes, format_money, format_number, f
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
 CANNOT_TELL, NOBODY, _FREE = "cannot tell yet", "none of these", "free"
-_MAX_NAMED, _CAUTION = 3, "!"
+_MAX_NAMED = 3
 # The columns a person misses least; what decides the jobs goes last.
 _YIELDING = (
     "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass", "tier", "agrees",
@@ -73,7 +73,7 @@ def describe_models(
         figures.pop("answered", None)
     labels = [group.target.label for group in groups]
     names = name_models(labels)
-    names |= {(at := group.target.label): f"{names[at]} {_CAUTION}" for group in groups if group.tool_use.caution}
+    names |= {(at := group.target.label): f"{names[at]} !" for group in groups if group.tool_use.caution}
     rows = [
         [names[label], *(of[label] for of in marks), *(cells[place] for cells in figures.values())]
         for place, label in enumerate(labels)
@@ -88,7 +88,7 @@ def describe_models(
     told += ["unanswered prompts count as not passed"] if "answered" in figures else []
     legend |= {"pass": f"pass: {'; '.join(told)}"} if told else {}
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
-    legend |= {INDICATIVE: LEGEND, f" {_CAUTION}": f"{_CAUTION} with a caution, below"}
+    legend |= {INDICATIVE: LEGEND, " !": "! with a caution, below"}
     return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend)])
 
 

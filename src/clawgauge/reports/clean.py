@@ -59,9 +59,7 @@ def escape_line(text: str) -> str:
 
 
 def one_row(text: str, room: int | None = None) -> str:
-    """A line with foreign words in it: one line whatever they are, as far in as it began, with its line end; only a
-    terminal's `room` breaks it, between words.
-    """
+    """A line with foreign words in it, as far in as it began, with its line end; only `room` breaks it."""
     return f"{wrap(text, room or sys.maxsize)}\n"
 
 

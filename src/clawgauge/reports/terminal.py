@@ -132,16 +132,14 @@ def _fitted(table: Table, lanes: Sequence[_Lane], room: int) -> tuple[list[_Lane
     if _total(fitting, _width) > room:
         fitting = [short[column.heading] for column, _ in fitting]
         spare = room - _total(fitting, _width)
-        fitting = [_cut_names(lane, _width(lane) + spare) for lane in fitting]
+        named = ("name", "target")
+        fitting = [_cut_names(lane, _width(lane) + spare) if lane[0].narrow in named else lane for lane in fitting]
     return fitting, left_out
 
 
 def _cut_names(lane: _Lane, room: int) -> _Lane:
     """Names without their middles, for what tells models apart may be either end; whole where two would be alike."""
-    column, names = lane
-    if column.narrow not in ("name", "target"):
-        return lane
-    shorter, room = [], max(room, _CUT_TO["name"])
+    (column, names), shorter, room = lane, [], max(room, _CUT_TO["name"])
     for name in names:
         n, cut = min(len(name), room), name
         while display_width(cut) > room:

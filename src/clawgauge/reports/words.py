@@ -15,6 +15,7 @@ from clawgauge.records.summary import RunSummary, ToolUse
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.tool_use import word_lacking
+from clawgauge.summary.trust import word_violation
 from clawgauge.verdict.jobs import best_first, rate_answers
 from clawgauge.verdict.load import word_capacity
 from clawgauge.words import ABSENT, format_duration, format_latency, format_percent, format_rate, list_names, plural
@@ -24,12 +25,6 @@ MAX_HINT, MAX_EXAMPLE = 240, 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
 PASSING_RATE = 0.8
 _MAX_NAMED, _NAME_CHARS = 4, 80
-# What the codes of violations do not say by themselves.
-_BROKE = {
-    "answer": "no tool called, rightly, but a wrong answer", "effect_missing": "the command did not do the job",
-    "no_text": "nothing was said", "not_called": "no tool called", "state_not_reached": "the task was not done",
-    "unexpected_call": "a tool called that was not wanted", "wrong_call_count": "no tool called, or too many",
-}  # fmt: skip
 LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
 
 
@@ -259,7 +254,7 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
     parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
-        common = [(_BROKE.get(code, code.replace("_", " ")), n) for code, n in violations.most_common(_MAX_NAMED)]
+        common = [(word_violation(code), n) for code, n in violations.most_common(_MAX_NAMED)]
         notes.append(f"Most often: {'; '.join(f'{one_line(words, 60)} ({n})' for words, n in common)}.")
     # The commonest ways of not answering, each with who, how often, the server's words and the way out.
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])

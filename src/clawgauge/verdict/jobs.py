@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from clawgauge.prices import is_free, is_local
-from clawgauge.records import (
-    EMBEDDED_CONTEXT,
-    TOOLS_DROPPED,
-    Fit,
-    GroupSummary,
-    Job,
-    JobVerdict,
-    Need,
-    Percentiles,
-    Target,
-)
+from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target
+from clawgauge.records.run import EMBEDDED_CONTEXT
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.stats.proportions import Interval, wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, list_names
@@ -43,30 +38,8 @@ SettingsOf: TypeAlias = Callable[[Target], Mapping[str, Any]]
 
 
 MAIN_AGENT = "main agent"
-_TRIAGE = ("exact", "choice", "routing", "extraction", "normalising", "json", "schedule")
-# As they are shown. [jobs."NAME"] of clawgauge.toml has the same keys; one of the same name replaces it.
-BUILT_IN: dict[str, Job] = {
-    MAIN_AGENT: Job(
-        column="main", needs=["calls", "arguments", "restraint", "tasks"],
-        weighs={"tasks": 3, "restraint": 2, "first_token": 1},
-    ),
-    "subagent with full tools": Job(column="sub", needs=["recommended"], weighs={"tasks": 3, "tools": 2, "cost": 1}),
-    "heartbeat and triage": Job(
-        column="triage", needs=["restraint"], prompts=[f"core/{category}" for category in _TRIAGE],
-        called="format and extraction", weighs={"latency": 2, "cost": 1},
-    ),
-    "structured data": Job(
-        column="data", prompts=["core/json", "core/extraction", "native_tools/json_schema"],
-        called="JSON and extraction", weighs={"passes": 3, "cost": 1},
-    ),
-    "long context": Job(
-        column="long", prompts=[f"long_context/{tokens}k" for tokens in (16, 32, 64)], called="16k tokens and more",
-        weighs={"passes": 3, "first_token": 1},
-    ),
-    # Only where it was measured: it takes a suite of the user's own history.
-    "your own work": Job(column="own", needs=["agreement"], weighs={"agreement": 3, "first_token": 1, "cost": 1}),
-    "offline fallback": Job(column="offline", needs=["local", "answers"], weighs={"answers": 1, "tasks": 1}),
-}  # fmt: skip
+_JOBS = tomllib.loads(Path(__file__).with_name("jobs.toml").read_text("utf-8"))
+BUILT_IN = msgspec.convert(_JOBS, dict[str, Job])
 
 
 class _Figure(NamedTuple):
@@ -152,16 +125,11 @@ def _why(one: Standing) -> str:
     if one.fit == "yes":
         return ", ".join(figure.words for figure in one.figures if figure.words)
     lacking = [need for need in one.needs if need.met == one.fit]
-    measured = [need.why.removeprefix(UNSEEN) for need in lacking if need.n or _is_known(need)]
-    measured = list(dict.fromkeys(measured))
-    missing = [_NAMES.get(need.name, need.name) for need in lacking if not need.n and not _is_known(need)]
+    known = [need for need in lacking if need.n or need.name == "local" or need.why.startswith(UNSEEN)]
+    measured = list(dict.fromkeys(need.why.removeprefix(UNSEEN) for need in known))
+    missing = [_NAMES.get(need.name, need.name) for need in lacking if need not in known]
     measured += [f"not measured: {list_names(missing, len(_NAMES))}"] if missing else []
     return "; ".join(measured[:_MAX_LACKING])
-
-
-def _is_known(need: Need) -> bool:
-    """Whether it can be said without an answer of the model."""
-    return need.name == "local" or need.why.startswith(UNSEEN)
 
 
 def _open_yet(job: Job, standings: Sequence[Standing], asked_in_full: Collection[str]) -> tuple[list[str], list[str]]:
