@@ -49,8 +49,9 @@ def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
         *others, last = named
         use = f"{', '.join(others)} or {last}" if others else last
         return Choice(job.job, use, f"{'a tie: ' if first.tie else ''}{best[0].why}")
-    # What is said of all alike is said of none by name.
-    of = f"{names[first.target]}: " if len({one.why for one in job.ranking if one.fit == first.fit}) > 1 else ""
+    # What is said of several alike is said of none by name.
+    whys = [one.why for one in job.ranking if one.fit == first.fit]
+    of = f"{names[first.target]}: " if whys.count(first.why) < min(len(whys), 2) else ""
     return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
 
 

@@ -63,6 +63,17 @@ def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, 
     assert verdicts(wide)["long context"].needs is not None
 
 
+def test_what_is_said_of_several_is_said_of_none_by_name(tmp_path):
+    """Of two that were not asked and one that could not be, the first do not lend their name to the job."""
+    providers = {PROVIDER: {"type": "ollama"}, "small": {"type": "embedded"}}
+    rows = [
+        record("P0", True, provider=at, model=name) for at, name in ((PROVIDER, "a"), (PROVIDER, "b"), ("small", "c"))
+    ]
+    folder = write_run(tmp_path / "run", rows, config=config([prompt("P0")], ["a", "b", "c"], providers=providers))
+    said = {choice.job: choice.why for choice in choose(summarize_folder(folder).jobs)}
+    assert said["long context"] == "not measured: 16k tokens and more"
+
+
 def test_one_run_is_proposed_for_all_that_is_not_known(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
     (command,) = [part for part in describe_next(summary.jobs) if isinstance(part, Commands)]
