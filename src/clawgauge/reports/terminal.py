@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from typing import TextIO, TypeAlias
@@ -171,27 +172,33 @@ def _width(lane: _Lane) -> int:
     return max(map(display_width, (lane[0].heading, *lane[1])))
 
 
+def _narrowest(lane: _Lane) -> int:
+    return min(_width(lane), _CUT_TO.get(lane[0].narrow, sys.maxsize))
+
+
 def _least_width(lane: _Lane) -> int:
-    """What a column cannot do with less of: one that wraps needs room for its longest word, within reason."""
-    (column, cells), width = lane, _width(lane)
-    words = [word for cell in cells for word in cell.split()] if column.narrow == "wrapped" else []
-    longest = min(max(map(display_width, words), default=0), _LONGEST_WORD)
-    return min(width, max(_CUT_TO.get(column.narrow, width), longest))
+    """What a column should not do with less of: one that wraps needs room for its longest word, within reason."""
+    words = [word for cell in lane[1] for word in cell.split()] if lane[0].narrow == "wrapped" else []
+    return max(_narrowest(lane), min(max(map(display_width, words), default=0), _LONGEST_WORD))
 
 
 def _laid_out(lanes: Sequence[_Lane], room: int, *, bare: bool) -> list[str]:
     laid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style="")
-    for lane in lanes:
-        column, least = lane[0], _least_width(lane)
-        fixed = column.narrow in ("fixed", "mark")
-        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=fixed, min_width=least)
+    least = _least_width if _total(lanes, _least_width) <= room else _narrowest
+    widths, lowest = list(map(_width, lanes)), list(map(least, lanes))
+    # The widest that has some to spare gives first; `rich` would take as much from who has none.
+    for _ in range(min(_total(lanes, _width) - room, sum(widths) - sum(lowest))):
+        widest = max(range(len(lanes)), key=lambda place: widths[place] * (widths[place] > lowest[place]))
+        widths[widest] -= 1
+    for (column, _), width in zip(lanes, widths, strict=True):
+        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=True, width=width)
     wraps = [column.narrow == "wrapped" for column, _ in lanes]
     for row in zip(*(cells for _, cells in lanes), strict=True):
         cells = zip(row, wraps, strict=True)
         laid.add_row(*(Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis") for cell, w in cells))
     out = io.StringIO()
     # What a terminal would be asked is answered here: this is text for whoever reads it.
-    room = max(room, _total(lanes, _least_width))
+    room = sum(widths) + _GAP * len(widths)
     console = Console(file=out, width=room, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
     console.print(laid, crop=False, soft_wrap=False)
     return [line.rstrip() for line in out.getvalue().splitlines()]

@@ -12,6 +12,7 @@ import msgspec
 
 from clawgauge.reports.answer import choose, describe_models
 from clawgauge.reports.clean import display_width, wrap
+from clawgauge.reports.document import Column, Section, Table
 from clawgauge.reports.summary import describe_ending, describe_summary
 from clawgauge.reports.terminal import as_text, paint
 from clawgauge.reports.words import find_answers
@@ -75,6 +76,14 @@ def test_a_caution_stands_in_the_row_of_its_model(tmp_path):
     text = answer(write_agent_run(tmp_path / "run"), 100)
     assert " ! " in text.splitlines()[2] and "! with a caution, below" in text
     assert "!" not in answer(write_sample(tmp_path / "sample"), 100)
+
+
+def test_two_columns_of_long_names_keep_within_the_terminal():
+    """Where the longest words of all columns have no room beside each other, they are folded."""
+    columns = [Column("job"), Column("take", narrow="wrapped"), Column("why", narrow="wrapped")]
+    names = [f"mistral-nemo:12b-instruct-2407-q4_{end}" for end in ("K_M", "0")]
+    text = as_text([Section("", [Table(columns, [["subagent with full tools", *names]], bare=True)])], 80)
+    assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) == 2
 
 
 def test_wide_characters_are_counted_where_a_line_is_broken():
