@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.terminal import on_a_terminal
 from support.command import clawgauge, clean_environment, trust_configuration
 from support.scripted_server import ScriptedServer, Text
 from support.waiting import PATIENCE_S
@@ -76,14 +77,13 @@ def test_a_level_that_does_nothing_is_said_to(place: Path) -> None:
 
 
 def test_prose_is_broken_between_words_at_the_edge_of_a_terminal(place: Path) -> None:
-    """Errors, notes and lists alike; a pipe gets one line each."""
-    wide = clawgauge(place, "suites", "list")
-    narrow = clawgauge(place, "suites", "list", env={"COLUMNS": "60"})
-    assert max(map(len, narrow.stdout.splitlines())) <= 60 < max(map(len, wide.stdout.splitlines()))
-    assert narrow.stdout.split() == wide.stdout.split()
-    wrong = clawgauge(place, "run", "-s", "no-such-suite", env={"COLUMNS": "60"})
-    assert wrong.code == 2 and max(map(len, wrong.stderr.splitlines()[:3])) <= 60
-    assert len(clawgauge(place, "run", "-s", "no-such-suite").stderr.splitlines()) == 1
+    """Errors, notes and lists alike; a pipe gets one line each, for who reads it goes by lines."""
+    narrow = {"COLUMNS": "60"}
+    for words in (("suites", "list"), ("run", "-s", "no-such-suite")):
+        drawn, piped = on_a_terminal(place, *words, env=narrow).decode(), clawgauge(place, *words, env=narrow)
+        text = piped.stdout + piped.stderr
+        assert max(map(len, drawn.splitlines())) <= 60 < max(map(len, text.splitlines()))
+        assert drawn.split() == text.split() and not any(line.startswith(" ") for line in text.splitlines())
 
 
 def test_the_screen_is_as_wide_as_the_terminal_it_is_on(place: Path, server: ScriptedServer) -> None:

@@ -56,8 +56,13 @@ def columns_of(stream: TextIO) -> int | None:
     return None
 
 
+def row_for(stream: TextIO, line: str) -> str:
+    """A line of prose, broken between words where a person looks at it; a pipe gets one line, whatever COLUMNS says."""
+    return one_row(line, columns_of(stream) if stream.isatty() else None)
+
+
 def tell(*lines: str) -> None:
-    sys.stderr.write("".join(one_row(line, columns_of(sys.stderr)) for line in lines))
+    sys.stderr.write("".join(row_for(sys.stderr, line) for line in lines))
 
 
 def print_json(document: Any) -> None:
