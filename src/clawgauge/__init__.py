@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict[str, Any]]:

@@ -57,3 +57,15 @@ def test_the_action_hands_its_inputs_on_in_variables() -> None:
     assert all("${{" not in step.get("run", "") for step in steps)
     given = {name for step in steps for name in step.get("env", {})}
     assert {"TARGETS", "SUITES", "ARGUMENTS", "BASELINE", "FAIL_ON"} <= given
+
+
+def test_the_image_has_its_model_for_whoever_runs_it() -> None:
+    """A run's folder is mounted, so the container runs as its owner: nothing may lie in another user's home."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    steps = [line for line in lines if line and not line.startswith("#")]
+    fetch = next(place for place, step in enumerate(steps) if "--get-embedded" in step)
+    assert any(step.startswith("ENV CLAWGAUGE_CACHE_DIR=/opt/") for step in steps[:fetch])
+    assert "chmod -R a+rX /opt/" in steps[fetch] and not any(step.startswith("USER") for step in steps[:fetch])
+    assert '--user "$(id -u)"' in "\n".join(lines)
+    copied = [name for step in steps if step.startswith("COPY") for name in step.split()[1:-1]]
+    assert all((ROOT / name).exists() for name in copied)

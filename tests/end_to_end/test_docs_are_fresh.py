@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from clawgauge import __version__
 from clawgauge.records import GroupSummary, Result, RunSummary
-from clawgauge.reports.document import display_width
+from clawgauge.reports.clean import display_width
 from support.waiting import PATIENCE_S
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +31,14 @@ def test_the_schema_page_names_every_field(record: type) -> None:
     page = (DOCS / "schema.md").read_text(encoding="utf-8")
     missing = [field for field in record.__struct_fields__ if f"`{field}`" not in page]
     assert missing == []
+
+
+def test_the_changelog_begins_with_the_version_that_is_installed() -> None:
+    """Its newest heading is this version, with what to mind when one comes from the last."""
+    log = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest, *_ = re.findall(r"^## (.+)$", log, re.MULTILINE)
+    assert newest == __version__ and "unreleased" not in log.lower()
+    assert "### Upgrading from 0.1.0" in log.partition(f"## {newest}")[2].partition("\n## ")[0]
 
 
 @pytest.mark.slow

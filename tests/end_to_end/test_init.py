@@ -24,6 +24,16 @@ def test_what_is_found_is_asked_by_the_next_run(tmp_path: Path) -> None:
         assert "clawgauge.toml (trusted)" in planned.stderr
 
 
+def test_a_key_is_found_though_its_vendor_cannot_be_reached(tmp_path: Path) -> None:
+    """Without a network a person still sees what could be asked, and it is never asked by itself."""
+    keyed = {"OPENAI_API_KEY": "sk-nobody-000000", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    done = clawgauge(tmp_path, "init", env=keyed, trusting=False)
+    assert done.code == 0 and "found openai_responses: a key" in done.stderr
+    text = (tmp_path / "clawgauge.toml").read_text()
+    assert '# "openai_responses:' in text and "sk-nobody" not in text + done.stderr
+    assert tomllib.loads(text)["run"]["targets"] == ["embedded:smollm2-135m"]
+
+
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / "clawgauge.toml").write_text("# mine\n")
     done = clawgauge(tmp_path, "init")

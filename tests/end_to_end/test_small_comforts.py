@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from support.command import clawgauge, clean_environment
-from support.scripted_server import ScriptedServer
+from faults.terminal import on_a_terminal
+from support.command import clawgauge, clean_environment, trust_configuration
+from support.scripted_server import ScriptedServer, Text
 from support.waiting import PATIENCE_S
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -77,3 +82,32 @@ def test_a_level_that_does_nothing_is_said_to(place: Path) -> None:
                      "--max-tokens", "4")  # fmt: skip
     assert done.stderr.count("embedded takes no thinking level: @high is ignored\n") == 1
     assert [record["thinking_level"] for record in done.records()] == ["high"]
+
+
+def test_prose_is_broken_between_words_at_the_edge_of_a_terminal(place: Path) -> None:
+    """Errors, notes and lists alike; a pipe gets one line each, for who reads it goes by lines."""
+    narrow = {"COLUMNS": "60"}
+    for words in (("suites", "list"), ("run", "-s", "no-such-suite")):
+        drawn, piped = on_a_terminal(place, *words, env=narrow).decode(), clawgauge(place, *words, env=narrow)
+        text = piped.stdout + piped.stderr
+        assert max(map(len, drawn.splitlines())) <= 60 < max(map(len, text.splitlines()))
+        assert drawn.split() == text.split() and not any(line.startswith(" ") for line in text.splitlines())
+
+
+def test_the_screen_is_as_wide_as_the_terminal_it_is_on(place: Path, server: ScriptedServer) -> None:
+    """`RUN=$(clawgauge run)`: the path goes into the variable, the answer to a terminal of 200 columns."""
+    server.reply_with(Text("yes"))
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, 200))
+    words = [sys.executable, "-m", "clawgauge", *SMALL]
+    env = clean_environment(TERM="dumb")
+    trust_configuration(place)
+    with subprocess.Popen(words, cwd=place, env=env, stdout=subprocess.PIPE, stderr=theirs) as run:
+        os.close(theirs)
+        drawn = b""
+        with suppress(OSError):  # how Linux says that the other end is closed
+            while piece := os.read(ours, 65536):
+                drawn += piece
+        assert run.stdout is not None and run.stdout.read().startswith(b"runs/")
+    os.close(ours)
+    assert b"no room for" not in drawn and b"first ms" in drawn

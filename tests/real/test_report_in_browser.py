@@ -195,6 +195,37 @@ def test_sixteen_models_have_a_number_in_the_plot_and_every_mark_of_the_heat_map
     assert max(browser.run(edges)) <= 1280 and browser.console == []
 
 
+def test_twelve_models_are_told_apart_and_stand_in_one_order(browser: Browser, tmp_path: Path) -> None:
+    """No two marks are alike in colour and shape, and the legend goes by the verdict's order, not by who came first."""
+    names = [f"model-{n}" for n in range(12)]
+    rows = [record(f"P{n}", model=name, e2e_ms=100, ok=place > 5) for place, name in enumerate(names) for n in range(4)]
+    rows = [row | {"timings_us": None, "ttft_ms": 40} for row in rows]
+    browser.open(report(write_run(tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names))))
+    styles = "[...document.querySelectorAll('#first-token-chart li path')].map(mark => mark.getAttribute('class'))"
+    assert len(set(browser.run(styles))) == 12
+    legend = "[...document.querySelectorAll('#first-token-chart li')].map(item => item.textContent)"
+    heat = "[...document.querySelectorAll('.job-model')].map(cell => cell.textContent)"
+    assert browser.run(legend) == browser.run(heat) != names
+
+
+def test_a_phone_shows_the_answer_for_every_job_on_its_first_screen(browser: Browser, tmp_path: Path) -> None:
+    """With twelve models, too: their marks stand below the answers, which are not said twice."""
+    names = [f"model-{n}-of-a-rather-long-name" for n in range(12)]
+    rows = [record(f"P{n}", model=name) for name in names for n in range(4)]
+    address = report(write_run(tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names)))
+    browser.resize(390, 844, phone=True)
+    try:
+        browser.open(address)
+        answers = "[...document.querySelectorAll('.jobs-answers dd')].map(cell => cell.getBoundingClientRect().bottom)"
+        assert len(browser.run(answers)) == 6 and max(browser.run(answers)) <= 844
+        assert browser.run("[...document.querySelectorAll('.job-choice')].every(cell => cell.offsetWidth === 0)")
+    finally:
+        browser.resize(1280, 900)
+    browser.open("about:blank#", until="true")
+    browser.open(address)
+    assert browser.run("document.querySelector('.jobs-answers').offsetWidth") == 0
+
+
 def test_a_filter_can_be_passed_on(page: Browser, sample: str) -> None:
     """What is chosen stands in the address; whoever opens it sees the same, and the links to sections keep it."""
     choose(page, "#filter-suite", "=tool_use")

@@ -15,6 +15,7 @@ _VISIBLE = re.compile(r"\S")
 _MAX_DETAIL_CHARS, _MAX_QUOTED_CHARS = 200, 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
+CALLED_BY = (NATIVE, TEXT_PREFIX)  # so begins the channel of a call that is more than a command in prose
 
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
@@ -94,7 +95,7 @@ def tool_calls_of(invocations: Iterable[ToolInvocation], *, native: bool | None 
     return list(dict.fromkeys(call.name.lower() for call in counted))
 
 
-def tool_channel_of(invocations: Sequence[ToolInvocation]) -> str:
+def channel_of(invocations: Sequence[ToolInvocation]) -> str:
     """How an answer's calls came, the best way first: `native`, `text:<format>`, `malformed`, `mention`, `none`."""
     valid = [call.channel for call in invocations if call.valid]
     written = [channel for channel in valid if channel.startswith(TEXT_PREFIX)]

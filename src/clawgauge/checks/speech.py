@@ -13,17 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clawgauge.checks.answer import (
-    NATIVE,
-    TEXT_PREFIX,
-    Answer,
-    Verdict,
-    failed,
-    passed,
-    quoted,
-    split_thinking,
-    tool_calls_of,
-)
+from clawgauge.checks.answer import CALLED_BY, Answer, Verdict, failed, passed, quoted, split_thinking, tool_calls_of
 from clawgauge.checks.spec import as_written
 
 _KNOWN, _WORDS = (
@@ -95,7 +85,7 @@ def judge_restraint(spec: Mapping[str, Any], answer: Answer) -> Verdict:
     parsed, text = {"tools": tool_calls_of(answer.native_calls)}, split_thinking(answer.text).strip()
     for call in answer.tool_invocations:
         # A call in a model's own format is meant as one, malformed or not; a command in prose is not.
-        if call.channel == NATIVE or call.channel.startswith(TEXT_PREFIX):
+        if call.channel.startswith(CALLED_BY):
             return failed("unexpected_call", call.name or "a call without a name", parsed)
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)

@@ -13,16 +13,7 @@ from msgspec.structs import replace
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
-from clawgauge.checks.answer import (
-    Answer,
-    Verdict,
-    failed,
-    passed,
-    quoted,
-    split_thinking,
-    tool_calls_of,
-    tool_channel_of,
-)
+from clawgauge.checks.answer import Answer, Verdict, channel_of, failed, passed, quoted, split_thinking, tool_calls_of
 from clawgauge.checks.json import JSON_KEYS, judge_json_keys
 from clawgauge.checks.tool_call import TOOL_CALL_KEYS, check_together, judge_tool_call
 from clawgauge.records import Prompt, ToolInvocation
@@ -310,5 +301,5 @@ def _judgement(verdict: Verdict, prompt: Prompt, invocations: list[ToolInvocatio
         *(verdict.objective_pass, verdict.violation, None if dropped else verdict.parsed_output),
         parsed_output_dropped=dropped, tool_calls=names, tool_call_count=len(names), tool_invocations=kept,
         tool_use_success=any(name.lower() in names for name in prompt.expected_tools),
-        tool_channel=tool_channel_of(invocations) if invocations else "none",
+        tool_channel=channel_of(invocations) if invocations else "none",
     )  # fmt: skip

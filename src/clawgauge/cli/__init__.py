@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from clawgauge import __version__
-from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure
+from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure, tell
 from clawgauge.errors import ClawgaugeError
-from clawgauge.reports.clean import clean_cell
 
 _VERBS = {
     "init": "look for models and write a clawgauge.toml",
@@ -101,8 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if wrong is None:
                     raise
                 # The words may be a server's, or a file's name.
-                sys.stderr.write(f"clawgauge: {clean_cell(str(wrong))}\n")
-                sys.stderr.write("".join(f"  {clean_cell(line)}\n" for line in wrong.lines))
+                tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
                 code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code

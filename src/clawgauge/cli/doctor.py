@@ -13,13 +13,12 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.preflight import probe_all
-from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, run_async, tell
+from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, row_for, run_async, tell
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.embedded.provider import fetch
 from clawgauge.records import ProviderProbe
-from clawgauge.reports.clean import one_row
 from clawgauge.secrets import mask_strings
 from clawgauge.words import list_names
 
@@ -82,4 +81,4 @@ def _lines(probe: ProviderProbe) -> str:
         lines.append(f"      models: {list_names(names, 12)}")
     if probe.hint and probe.hint not in probe.detail:
         lines.append(f"      → {probe.hint}")
-    return "".join(map(one_row, lines))
+    return "".join(row_for(sys.stdout, line) for line in lines)

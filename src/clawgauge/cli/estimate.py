@@ -13,7 +13,6 @@ from clawgauge.errors import RunFolderError
 from clawgauge.plan import Plan
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import GroupSummary, Prompt, Target
-from clawgauge.reports.clean import one_row
 from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
@@ -119,7 +118,7 @@ def plan_lines(plan: Plan) -> list[str]:
         ending += f", and {len(calls) - len(estimates)} of unknown speed"
     n_calls = sum(each.n for each in calls.values())
     lines.append(f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}")
-    return [one_row(line).rstrip("\n") for line in lines]
+    return lines
 
 
 def _word_usd(calls: Iterable[ExpectedCalls]) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
-from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, columns_of
 from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.journal import encode_document, is_run_folder, locate_run
@@ -84,9 +83,10 @@ def write_output(path: Path | None, text: str) -> None:
 
 
 def render(
-    sections: list[Section], form: str = "text", *, document: Any = None, title: str = "", width: int | None = None
-) -> str:
-    """Sections as text, a terminal's `width` wide or so, as Markdown under a `title`; or their `document` as JSON."""
+    sections: list[Section], form: str = "text", *, document: Any = None, title: str = "", width: int | None = None,
+    stream: TextIO | None = None,
+) -> str:  # fmt: skip
+    """Sections as text, `width` wide where `stream` is no terminal, as Markdown with a `title`; `document` as JSON."""
     if form == "json":
         return encode_document(document).decode()
     if form == "markdown":
@@ -94,7 +94,8 @@ def render(
     # Loaded only now: what is not for a terminal needs none of it.
     from clawgauge.reports.terminal import as_text, paint
 
-    return paint(as_text(sections, shutil.get_terminal_size((0, 0)).columns or width), sys.stdout, os.environ)
+    stream = stream or sys.stdout
+    return paint(as_text(sections, columns_of(stream) or width), stream, os.environ)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:

@@ -56,14 +56,15 @@ def execute(arguments: argparse.Namespace) -> int:
     servers = {name: ProviderTable("openai_chat", address, local=True) for name, address in addresses.items()}
     settings = provider_settings(Configuration(providers=servers), environ, tell)
     redact = keep_secrets(find_secrets(settings, environ))
-    probes = [probe for probe in run_async(probe_all(settings.values())) if probe.reachable]
+    # A key is found here, whether or not its vendor can be reached just now.
+    probes = [one for one in run_async(probe_all(settings.values())) if one.reachable or settings[one.provider].api_key]
     text = redact(write_configuration(probes, servers))
     with replacing(path) as file:
         file.write(text.encode())
     write_trusted(environ, {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()})
     for probe in probes:
-        named = f": {list_names([model.name for model in probe.models], _MAX_TARGETS)}" if probe.models else ""
-        tell(redact(f"found {probe.provider}{named}"))
+        named = list_names([model.name for model in probe.models], _MAX_TARGETS) or ("" if probe.reachable else "a key")
+        tell(redact(f"found {probe.provider}{named and f': {named}'}"))
     tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE

@@ -49,8 +49,20 @@ def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     return redact
 
 
-def tell(line: str) -> None:
-    sys.stderr.write(one_row(line))
+def columns_of(stream: TextIO) -> int | None:
+    """How wide the terminal behind a stream is, by COLUMNS or by itself; None where there is none."""
+    with suppress(OSError, ValueError):
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns) or None
+    return None
+
+
+def row_for(stream: TextIO, line: str) -> str:
+    """A line of prose, broken between words where a person looks at it; a pipe gets one line, whatever COLUMNS says."""
+    return one_row(line, columns_of(stream) if stream.isatty() else None)
+
+
+def tell(*lines: str) -> None:
+    sys.stderr.write("".join(row_for(sys.stderr, line) for line in lines))
 
 
 def print_json(document: Any) -> None:

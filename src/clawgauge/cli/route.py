@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 from clawgauge.cli.files import configured_path, open_run, render, tell_unreadable, write_output
-from clawgauge.cli.process import print_json
+from clawgauge.cli.process import print_json, tell
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices, missing_key
-from clawgauge.reports.clean import clean_cell, clean_terminal
+from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Prose, Section
 from clawgauge.reports.route import describe_decision, describe_forecast, render_diff, render_reasons
 from clawgauge.routing import openclaw
@@ -107,9 +107,8 @@ def execute(arguments: argparse.Namespace) -> int:
     for one in evidence:
         key, asked = missing_key(one.settings, os.environ), f" -t {shlex.quote(one.label)} "
         notes += [f"{key} is not set here: {one.label} cannot be asked"] if key and asked in "".join(notes) else []
-    _tell(render(describe_decision(decision)))
-    for note in notes:
-        _tell(f"note: {clean_cell(note)}\n")
+    _tell(render(describe_decision(decision), stream=sys.stderr))
+    tell(*(f"note: {note}" for note in notes))
     if path is not None:
         _apply(path, before, settings, dry_run=arguments.dry_run)
     else:

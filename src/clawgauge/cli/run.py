@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge import plan as planning
+from clawgauge.cli import process
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.preflight import find_providers, guard_own_words, refuse_wrong_names
 from clawgauge.cli.process import DONE, keep_secrets, run_async
@@ -24,7 +25,7 @@ from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id, encode_line
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.reports.clean import one_row
+from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data.schedule import is_own_work
 from clawgauge.runner.agenda import make_agenda, tier_pool
 from clawgauge.stats.tiers import can_tell_tier_1
@@ -106,7 +107,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     def tell(line: str) -> None:
         if not quiet:
-            sys.stderr.write("".join(map(one_row, line.split("\n"))))
+            process.tell(*line.split("\n"))
 
     plan = make_plan(said, words, arguments.config, tell, resumes=resumes)
     runs_dir, resumed = Path(plan.settings.runs_dir), None
@@ -137,7 +138,7 @@ def execute(arguments: argparse.Namespace) -> int:
     refuse_wrong_names(plan, [target for target in plan.targets if make_agenda(plan, target).n_open])
     if resumed is None:
         RunFolder.check_creatable(runs_dir, arguments.run_id)
-    sys.stderr.write("".join(f"{line}\n" for line in [*plan_lines(plan), *foresight_lines(plan)]))
+    process.tell(*plan_lines(plan), *foresight_lines(plan))
     if arguments.json:
         sys.stdout.write(encode_line(plan_facts(plan)).decode())
     return DONE
@@ -189,7 +190,7 @@ def make_plan(
         named_in = [(table, name) for table, names in configuration.withheld.items() for name in sorted(names)]
         withheld = [f"[run] {name}" if table == "run" else f"[{table}.{name}]" for table, name in named_in]
         left_out = f"; left out, until `clawgauge trust`: {', '.join(withheld)}" if withheld else ""
-        tell(one_row(f"using {configuration.path} ({configuration.standing}){left_out}").rstrip())
+        tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
     if all_named or not names_targets:
         return plan
     return planning.with_targets(plan, run_async(planning.find_targets(plan, patterns, tell)))

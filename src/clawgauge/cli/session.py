@@ -17,7 +17,7 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli import process
 from clawgauge.cli.estimate import expected_calls, plan_lines
-from clawgauge.cli.files import refill_command, write_summary
+from clawgauge.cli.files import refill_command, render, write_summary
 from clawgauge.cli.preflight import look_ahead, refuse_wrong_names
 from clawgauge.cli.process import cancellable, interruption
 from clawgauge.cli.resume import Resumed, find_changes, open_work
@@ -33,7 +33,6 @@ from clawgauge.plan import Plan
 from clawgauge.records import SCHEMA_VERSION, Event, ProviderProbe, RunConfig, RunOptions
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.reports.summary import describe_ending
-from clawgauge.reports.terminal import as_text, paint
 from clawgauge.reports.words import word_failure
 from clawgauge.run_data import Row, Run
 from clawgauge.runner.agenda import cost_budget, make_agenda
@@ -162,11 +161,10 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_j
     summary = write_summary(folder, plan.config_file)
     if not quiet:
         refill = refill_command(folder.path, plan.config_file)
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() or plan.environ.get("COLUMNS") else None
         interrupted = interruption.happened
         config = Run.open(folder.path).config
         sections = describe_ending(summary, config, folder.path, refill, interrupted=interrupted, verbose=verbose)
-        sys.stderr.write(f"\n{paint(as_text(sections, width), sys.stderr, plan.environ)}\n")
+        sys.stderr.write(f"\n{render(sections, stream=sys.stderr)}\n")
         sys.stderr.flush()
     else:
         failures = [(group.target.label, failure) for group in summary.models for failure in group.failures]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from clawgauge.cli.files import output_file
-from clawgauge.cli.process import DONE, keep_secrets, print_json
+from clawgauge.cli.process import DONE, keep_secrets, print_json, row_for
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
@@ -79,9 +79,9 @@ def execute(arguments: argparse.Namespace) -> int:
     elif getattr(arguments, "json", False):
         print_json(list_builtin())
     else:
-        width = max(map(len, BUILTIN_SUITES))
         for one in list_builtin():
-            sys.stdout.write(f"{one.name:<{width}}  {one.n_prompts:>3} prompts  v{one.version}  {one.description}\n")
+            line = f"{one.name} v{one.version}, {plural(one.n_prompts, 'prompt')}: {one.description}"
+            sys.stdout.write(row_for(sys.stdout, line))
     return DONE
 
 

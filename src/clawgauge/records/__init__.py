@@ -4,7 +4,7 @@
 from clawgauge.records.result import MAX_TOKENS, SERVER_PARTS, STATUSES, TOOLS_DROPPED, Attempt, CellRow, Event, Load
 from clawgauge.records.result import Result, Status, TimingsUs, ToolInvocation, TranscriptTurn, as_count
 from clawgauge.records.run import HARMLESS, THINKING_LEVELS, Context, Harmless, Inventory, Job, MadeCall, Message
-from clawgauge.records.run import CAPACITY, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo
+from clawgauge.records.run import CAPACITY, EMBEDDED_CONTEXT, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo
 from clawgauge.records.run import PromptKey, ProviderProbe, Resources, RunConfig, RunOptions, SuiteInfo, SuiteRecord
 from clawgauge.records.run import Target, fill_contexts, share_contexts
 from clawgauge.records.summary import CallBalance, ClockTrust, CostSummary, FailureCount, Fit, GroupSummary, JobVerdict

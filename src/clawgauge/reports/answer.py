@@ -43,11 +43,15 @@ def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
         # By the job's own figures; of those that are alike in them, who is better in the other jobs.
         whys, order = [one.why for one in best], list(names)
         best.sort(key=lambda one: (whys.index(one.why), order.index(one.target)))
-        *others, last = [names[one.target] for one in best[:_MAX_NAMED]]
-        named = f"{', '.join(others)} or {last}" if others else last
-        return Choice(job.job, named, f"{'a tie: ' if first.tie else ''}{best[0].why}")
-    # What is said of all alike is said of none by name.
-    of = f"{names[first.target]}: " if len({one.why for one in job.ranking if one.fit == first.fit}) > 1 else ""
+        named = [names[one.target] for one in best]
+        if len(named) > _MAX_NAMED + 1:
+            named[_MAX_NAMED:] = [f"{len(named) - _MAX_NAMED} others"]
+        *others, last = named
+        use = f"{', '.join(others)} or {last}" if others else last
+        return Choice(job.job, use, f"{'a tie: ' if first.tie else ''}{best[0].why}")
+    # What is said of several alike is said of none by name.
+    whys = [one.why for one in job.ranking if one.fit == first.fit]
+    of = f"{names[first.target]}: " if whys.count(first.why) < min(len(whys), 2) else ""
     return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
 
 
@@ -70,11 +74,12 @@ def describe_models(
         figures.pop("answered", None)
     labels = [group.target.label for group in groups]
     names = name_models(labels)
+    names |= {(at := group.target.label): f"{names[at]} !" for group in groups if group.tool_use.caution}
     rows = [
         [names[label], *(of[label] for of in marks), *(cells[place] for cells in figures.values())]
         for place, label in enumerate(labels)
     ]
-    columns = [Column("model", narrow="name"), *(Column(job.column) for job in jobs)]
+    columns = [Column("model", narrow="name"), *(Column(job.column, narrow="mark") for job in jobs)]
     columns += [Column(name, "right") for name in figures]
     # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
@@ -84,7 +89,8 @@ def describe_models(
     told += ["unanswered prompts count as not passed"] if "answered" in figures else []
     legend |= {"pass": f"pass: {'; '.join(told)}"} if told else {}
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
-    return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend | {INDICATIVE: LEGEND})])
+    legend |= {INDICATIVE: LEGEND, " !": "! with a caution, below"}
+    return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend)])
 
 
 def describe_context(summary: RunSummary) -> Section:

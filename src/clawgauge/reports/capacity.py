@@ -81,7 +81,7 @@ def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
         both = (f"{n:g} {one.figure}{' or more' * (name in one.verdict)} in {name}" if n is not None else
                 f"cannot tell in {name}" for name, n in (("A", one.a), ("B", one.b)))  # fmt: skip
         answers.append(f"{one_line(one.target, 80)} at {one.load}: {', '.join(both)}")
-    columns = [Column("target", narrow="name"), *map(Column, ("load", "figure", "A", "B", "verdict"))]
+    columns = [Column("target", narrow="target"), *map(Column, ("load", "figure", "A", "B", "verdict"))]
     shown = [one for one in changes if one not in carried]
     rows = [[*one[:3], *(ABSENT if x is None else f"{x:.4g}" for x in one[3:5]), one.verdict] for one in shown]
     table = Section("", [Table(columns, rows, ruled=True), Prose([] if rows else ["no load is in both"])])

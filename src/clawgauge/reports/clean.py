@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 
 from clawgauge.characters import UNSEEN, well_formed
 
@@ -56,11 +58,31 @@ def escape_line(text: str) -> str:
     return f"\\{escaped}" if _BLOCK_MARK.match(escaped) else escaped
 
 
-def one_row(text: str) -> str:
-    """A line with foreign words in it: one line whatever they are, as far in as it began, with its line end."""
-    return f"{text[: len(text) - len(text.lstrip(' '))]}{clean_cell(text)}\n"
+def one_row(text: str, room: int | None = None) -> str:
+    """A line with foreign words in it, as far in as it began, with its line end; only `room` breaks it."""
+    return f"{wrap(text, room or sys.maxsize)}\n"
 
 
 def clean_lines(text: str) -> str:
     """Strip what could steer a terminal from every line, keep the lines, make no new ones; ends with one line end."""
     return "".join(clean_terminal(line).replace("\n", " ") + "\n" for line in text.rstrip("\n").split("\n"))
+
+
+def display_width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    seen = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}]
+    return len(seen) + sum(unicodedata.east_asian_width(character) in {"W", "F"} for character in seen)
+
+
+def wrap(line: str, room: int) -> str:
+    """A line broken between words, what follows two columns further in. Names and paths are to be typed: never cut."""
+    own = " " * (len(line) - len(line.lstrip(" ")))
+    first, *words = clean_cell(line).split(" ")
+    rows = [f"{own}{first}"]
+    for word in words:
+        if display_width(rows[-1]) + 1 + display_width(word) > room:
+            rows.append(f"{own}  {word}")
+        else:
+            rows[-1] += f" {word}"
+    return "\n".join(rows)

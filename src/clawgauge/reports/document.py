@@ -5,12 +5,11 @@ Whatever stands in a part may be a stranger's words: each renderer makes them ha
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from clawgauge.reports.clean import clean_cell, escape_cell, escape_line
+from clawgauge.reports.clean import clean_cell, display_width, escape_cell, escape_line
 
 _MIN_WIDTH = 3  # a delimiter row needs three dashes to be one everywhere
 _MAX_CELL = 600
@@ -20,13 +19,14 @@ MAX_LISTED = 100  # rows of a table that could be of any length
 class Column(NamedTuple):
     """A heading, the side its cells lean to, and what becomes of them in a terminal too narrow for the table.
 
-    `fixed` cells are never touched, `cut` ones lose their end, `wrapped` ones take more lines, a target's `name` loses
-    its provider first. A column `below` is none there: it stands under its row, two of them beside each other.
+    `fixed` cells are never touched, `cut` ones lose their end, `wrapped` ones take more lines, a `name` loses its
+    middle, a `target` its provider first; a `mark` stands close to the next. A column `below` is none there: it stands
+    under its row, two of them beside each other.
     """
 
     heading: str
     align: Literal["left", "right"] = "left"
-    narrow: Literal["fixed", "cut", "wrapped", "name", "below"] = "fixed"
+    narrow: Literal["fixed", "cut", "wrapped", "name", "target", "mark", "below"] = "fixed"
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,6 @@ def _part(part: Part) -> str:
         # An indented block is shown as it stands, whatever back-ticks a name in it holds.
         return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
     return "\\\n".join(map(escape_line, part.lines))
-
-
-def display_width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    seen = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}]
-    return len(seen) + sum(unicodedata.east_asian_width(character) in {"W", "F"} for character in seen)
 
 
 def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:

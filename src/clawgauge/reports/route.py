@@ -19,7 +19,7 @@ from clawgauge.words import ABSENT, format_money, format_ms, format_number, form
 
 _VALUE_CHARS = 400
 _COLUMNS = (
-    Column("place", "right"), Column("model", narrow="name"), Column("score", "right"), Column("best in", "right"),
+    Column("place", "right"), Column("model", narrow="target"), Column("score", "right"), Column("best in", "right"),
     Column("passed"), Column("tool use"), Column("p95 ms", "right"), Column("ttft p50", "right"),
     Column("cost a call", "right"), Column("removed by", narrow="below"),
 )  # fmt: skip

@@ -368,7 +368,7 @@ def _details(groups: Sequence[GroupSummary]) -> list[Section]:
     timed = [(group, _clock(group.clock)) for group in groups if group.clock is not None]
     clocks = [f"clock{'' if len(groups) == 1 else f', {_title(group)}'}: {said}" for group, said in timed if said]
     priced = [f"{_title(group)}: {word_money(group.cost)}" for group in groups if group.cost is not None]
-    columns = [Column("model", narrow="name"), *(Column(heading, "right") for heading in _GLANCE)]
+    columns = [Column("model", narrow="target"), *(Column(heading, "right") for heading in _GLANCE)]
     legend, said = {"of all": "of all: unanswered prompts count as not passed", INDICATIVE: LEGEND}, []
     for group in groups:
         cold, warm = group.latency_cold_ms, group.latency_warm_ms

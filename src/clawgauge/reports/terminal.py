@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import TextIO
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
+from typing import TextIO, TypeAlias
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal
-from clawgauge.reports.document import Column, Commands, Part, Points, Section, Table, display_width, pad, shown
+from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal, display_width, wrap
+from clawgauge.reports.document import Column, Commands, Part, Points, Section, Table, pad, shown
+from clawgauge.reports.words import short_names
 from clawgauge.words import ABSENT, list_names, plural
 
 _PROSE_WIDTH, _NARROWEST, _UNBOUNDED = 100, 40, 10_000
-_CUT_TO = {"cut": 12, "wrapped": 12, "name": 24}
+_CUT_TO = {"cut": 12, "wrapped": 12, "name": 24, "target": 24}
 _LONGEST_WORD, _GAP = 32, 2
 _GUTTER = " │ "
 _MAX_ANSWER_LINES = 40
 # Our own signs, for streams that have no such characters.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "†": "*", "–": "-", "─": "-", "×": "x", "·": "/", "→": "->", "…": "...",
                         "±": "+-"})  # fmt: skip
+# A column and its cells.
+_Lane: TypeAlias = tuple[Column, Sequence[str]]
 _TONES = {"✓": 32, "✗|none of these": 31, r"(?<=\s)\?(?=\s)|cannot tell yet": 33}
 
 
@@ -58,34 +61,39 @@ def _part(part: Part, room: int | None) -> Iterator[str]:
     if isinstance(part, Table):
         yield from _table(part, _UNBOUNDED if room is None else room)
     elif isinstance(part, Commands):
-        yield from (f"  {clean_cell(line)}" for line in part.lines)
+        yield from (f"  {line}" for line in _continued(part.lines, (room or _UNBOUNDED) - 2))
     elif isinstance(part, Points):
         yield from (wrap(f"  {line}", room or _UNBOUNDED) for line in part.lines)
     else:
         yield from (wrap(line, min(room or _PROSE_WIDTH, _PROSE_WIDTH)) for line in part.lines)
 
 
-def wrap(line: str, room: int) -> str:
-    """A line broken between words, what follows two columns further in. Names and paths are to be typed: never cut."""
-    own = " " * (len(line) - len(line.lstrip(" ")))
-    wrapper = textwrap.TextWrapper(room, own, f"{own}  ", break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(clean_cell(line))
+def _continued(lines: Sequence[str], room: int) -> Iterator[str]:
+    """Lines to be copied. One that goes on in the next takes it in where there is room."""
+    line = ""
+    for piece in map(clean_cell, lines):
+        if line and display_width(line + piece) > min(room, _PROSE_WIDTH):
+            yield f"{line}\\"
+            line = ""
+        line += piece.removesuffix("\\")
+        if not piece.endswith("\\"):
+            yield line
+            line = ""
 
 
 def _table(table: Table, room: int) -> Iterator[str]:
     indent = "" if table.ruled else "    " if table.grouped else "  "
     places = [n for n, column in enumerate(table.columns) if column.narrow != "below" and n >= table.grouped]
-    columns = [table.columns[place] for place in places]
-    rows = [[clean_cell(row[place]) for place in places] for row in table.rows]
-    columns, rows, left_out = _fitted(table, columns, rows, room - len(indent))
-    lines = _laid_out(columns, rows, room - len(indent), bare=table.bare)
+    lanes: list[_Lane] = [(table.columns[place], [clean_cell(row[place]) for row in table.rows]) for place in places]
+    lanes, left_out = _fitted(table, lanes, room - len(indent))
+    lines = _laid_out(_joined(lanes), room - len(indent), bare=table.bare)
     if not table.bare:
         yield f"{indent}{lines.pop(0)}"
     if table.ruled:
         yield "─" * max(map(display_width, lines))
     below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
     yield from _rows(table, lines, below, indent, room)
-    told = table.explain(columns, rows)
+    told = table.explain([column for column, _ in lanes], [cells for _, cells in lanes])
     if left_out:
         told.append(f"no room for {list_names(left_out, len(left_out))}: COLUMNS=200 before the command shows all")
     yield from (wrap(f"{indent[:2]}{line}", room) for line in told)
@@ -109,55 +117,88 @@ def _rows(table: Table, lines: Sequence[str], below: Sequence[int], indent: str,
             yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
 
 
-def _fitted(
-    table: Table, columns: list[Column], rows: list[list[str]], room: int
-) -> tuple[list[Column], list[list[str]], list[str]]:
-    """Without the columns that must yield, and names without what can be spared of them; and who yielded."""
-    labels = [row[0] for row in rows] if columns[0].narrow == "name" else []
-    if labels:
-        # Target labels cut down to their models, unless two would then be called alike.
-        bare = [label.partition(":")[2] or label for label in labels]
-        rows = [[name, *row[1:]] for name, row in zip(bare, rows, strict=True)] if len(set(bare)) == len(bare) else rows
-    left_out = []
-    for leaving in table.yielding:
-        if sum(_least_widths(columns, rows)) + _GAP * (len(columns) - 1) <= room:
-            break
-        left_out += [column.heading for column in columns if column.heading == leaving]
-        kept = [place for place, column in enumerate(columns) if column.heading != leaving]
-        columns, rows = [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
-    whole = [[label, *row[1:]] for label, row in zip(labels, rows, strict=True)] if labels else rows
-    fits = sum(_widths(columns, whole)) + _GAP * (len(columns) - 1) <= room
-    return columns, whole if fits else rows, left_out
+def _fitted(table: Table, lanes: Sequence[_Lane], room: int) -> tuple[list[_Lane], list[str]]:
+    """As many of the columns that yield as there is room for, names as short as they must be; and who yielded."""
+    short = {column.heading: (column, cells) for column, cells in lanes}
+    for column, cells in lanes:
+        if column.narrow == "target":
+            # Without their providers, unless two would then be called alike.
+            short[column.heading] = column, list(map(short_names(cells).__getitem__, cells))
+    kept = short.keys() - set(table.yielding)
+    for heading in reversed(table.yielding):
+        if _total([lane for name, lane in short.items() if name in {*kept, heading}], _least_width) <= room:
+            kept |= {heading} & short.keys()
+    left_out = [heading for heading in table.yielding if heading in short.keys() - kept]
+    fitting = [(column, cells) for column, cells in lanes if column.heading in kept]
+    if _total(fitting, _width) > room:
+        fitting = [short[column.heading] for column, _ in fitting]
+        spare = room - _total(fitting, _width)
+        named = ("name", "target")
+        fitting = [_cut_names(lane, _width(lane) + spare) if lane[0].narrow in named else lane for lane in fitting]
+    return fitting, left_out
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    lines = [[column.heading for column in columns], *rows]
-    return [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
+def _cut_names(lane: _Lane, room: int) -> _Lane:
+    """Names without their middles, for what tells models apart may be either end; whole where two would be alike."""
+    (column, names), shorter, room = lane, [], max(room, _CUT_TO["name"])
+    for name in names:
+        n, cut = min(len(name), room), name
+        while display_width(cut) > room:
+            n -= 1
+            cut = f"{name[: n - n // 2]}…{name[len(name) - n // 2 :]}"
+        shorter.append(cut)
+    alike = len(set(shorter)) < len(set(names))
+    return column._replace(narrow="fixed"), names if alike else shorter
 
 
-def _least_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    """What each column cannot do with less of: one that wraps needs room for its longest word, within reason."""
-    least = []
-    for place, (column, width) in enumerate(zip(columns, _widths(columns, rows), strict=True)):
-        words = [word for row in rows for word in row[place].split()] if column.narrow == "wrapped" else []
-        needed = max(_CUT_TO.get(column.narrow, width), min(max(map(display_width, words), default=0), _LONGEST_WORD))
-        least.append(min(width, needed))
-    return least
+def _joined(lanes: Sequence[_Lane]) -> list[_Lane]:
+    """Columns of marks beside each other as one: a blank between them is enough."""
+    joined: list[_Lane] = []
+    for column, cells in lanes:
+        if joined and column.narrow == joined[-1][0].narrow == "mark":
+            before, filled = joined.pop()
+            filled = [f"{pad(left, len(before.heading))} {cell}" for left, cell in zip(filled, cells, strict=True)]
+            column, cells = column._replace(heading=f"{before.heading} {column.heading}"), filled
+        joined.append((column, cells))
+    return joined
 
 
-def _laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, *, bare: bool) -> list[str]:
+def _total(lanes: Sequence[_Lane], width: Callable[[_Lane], int]) -> int:
+    close = sum(left[0].narrow == right[0].narrow == "mark" for left, right in pairwise(lanes))
+    return sum(map(width, lanes)) + _GAP * (len(lanes) - 1) - close
+
+
+def _width(lane: _Lane) -> int:
+    return max(map(display_width, (lane[0].heading, *lane[1])))
+
+
+def _narrowest(lane: _Lane) -> int:
+    return min(_width(lane), _CUT_TO.get(lane[0].narrow, sys.maxsize))
+
+
+def _least_width(lane: _Lane) -> int:
+    """What a column should not do with less of: one that wraps needs room for its longest word, within reason."""
+    words = [word for cell in lane[1] for word in cell.split()] if lane[0].narrow == "wrapped" else []
+    return max(_narrowest(lane), min(max(map(display_width, words), default=0), _LONGEST_WORD))
+
+
+def _laid_out(lanes: Sequence[_Lane], room: int, *, bare: bool) -> list[str]:
     laid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style="")
-    least = _least_widths(columns, rows)
-    for column, width in zip(columns, least, strict=True):
-        fixed = column.narrow == "fixed"
-        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=fixed, min_width=width)
-    for row in rows:
-        cells = zip(row, columns, strict=True)
-        wraps = [(cell, column.narrow == "wrapped") for cell, column in cells]
-        laid.add_row(*(Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis") for cell, w in wraps))
+    least = _least_width if _total(lanes, _least_width) <= room else _narrowest
+    widths, lowest = list(map(_width, lanes)), list(map(least, lanes))
+    # The widest that has some to spare gives first; `rich` would take as much from who has none.
+    for _ in range(min(_total(lanes, _width) - room, sum(widths) - sum(lowest))):
+        widest = max(range(len(lanes)), key=lambda place: widths[place] * (widths[place] > lowest[place]))
+        widths[widest] -= 1
+    for (column, _), width in zip(lanes, widths, strict=True):
+        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=True, width=width)
+    wraps = [column.narrow == "wrapped" for column, _ in lanes]
+    for row in zip(*(cells for _, cells in lanes), strict=True):
+        cells = zip(row, wraps, strict=True)
+        laid.add_row(*(Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis") for cell, w in cells))
     out = io.StringIO()
     # What a terminal would be asked is answered here: this is text for whoever reads it.
-    room = max(room, sum(least) + _GAP * (len(columns) - 1))
+    room = sum(widths) + _GAP * len(widths)
     console = Console(file=out, width=room, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
     console.print(laid, crop=False, soft_wrap=False)
     return [line.rstrip() for line in out.getvalue().splitlines()]

@@ -15,6 +15,7 @@ from clawgauge.records.summary import RunSummary, ToolUse
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.tool_use import word_lacking
+from clawgauge.summary.trust import word_violation
 from clawgauge.verdict.jobs import best_first, rate_answers
 from clawgauge.verdict.load import word_capacity
 from clawgauge.words import ABSENT, format_duration, format_latency, format_percent, format_rate, list_names, plural
@@ -253,8 +254,8 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
     parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
-        named = [f"{one_line(code, 60)} ({n})" for code, n in violations.most_common(_MAX_NAMED)]
-        notes.append(f"Failed answers broke, most often: {', '.join(named)}.")
+        common = [(word_violation(code), n) for code, n in violations.most_common(_MAX_NAMED)]
+        notes.append(f"Most often: {'; '.join(f'{one_line(words, 60)} ({n})' for words, n in common)}.")
     # The commonest ways of not answering, each with who, how often, the server's words and the way out.
     counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
     notes += [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]

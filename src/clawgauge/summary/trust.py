@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,51 +20,8 @@ _MAX_RECORD_WARNINGS = 5
 _KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
 _ALIKE = {"ollama": "ollama_openai"}
 _ADDRESSES = {"ollama": "http://localhost:11434", "ollama_openai": "http://localhost:11434/v1"}
-_HINTS = {
-    "api_key_missing": "Set {key_variable} in the environment.",
-    "http_401": "The key was refused: check {key_variable}.",
-    "http_403": "The key may not use this model: check {key_variable} and the account's access to {model}.",
-    "http_404": "Nothing answers at this address: check the base URL of {provider}{at_address}.",
-    "http_429": "Wait and ask again, lower --concurrency, or raise --max-retries and --max-wait.",
-    "http_4": "The server refused the request: its words say why.",
-    "http_5": "The server failed: see its log, then ask again.",
-    "usage_limit": "The subscription's limit is reached: ask again when it resets.",
-    "context_length_exceeded": "The prompt is longer than the model's context: load it with a larger context.",
-    "model_not_found": "{provider} has no model {model}: check its name.",
-    "connection_refused": "{provider} is not reachable{at_address}: start the server or correct its address.",
-    "dns_error": "The host name of {provider} is unknown{at_address}: check its address and the network.",
-    "connect_timeout": "{provider} did not take the connection{at_address}: check its address, proxy and firewall.",
-    "tls_error": "The server's certificate was refused{at_address}: check the address or add its authority.",
-    "redirect_refused": "The server sends elsewhere{at_address}: give the final address as base URL.",
-    "cli_missing": "The command for {provider} is not on PATH: install it.",
-    "cli_not_executable": "The command for {provider} cannot be executed: check its permissions.",
-    "runtime_missing": "The extra for {provider} is not installed: pip install 'clawgauge[embedded]'.",
-    "cli_auth": "Log in to the command for {provider} first.",
-    "cli_error": "The command failed: its words say why; try it by hand.",
-    "timeout": "No answer within the deadline: raise --timeout, or use a smaller model or less --concurrency.",
-    "client_limit": "This machine, not the server, ran short: its words say of what; then ask again.",
-    "stream_interrupted": "The stream ended early: see the server's log, then ask again.",
-    "connection_reset": "The server dropped the connection: see its log, then ask again.",
-    "stream_error": "The server failed while answering: its words say why.",
-    "invalid_response": "This is not the expected protocol: check the base URL of {provider}{at_address}.",
-    "response_too_large": "The reply went past the size cap: lower --max-tokens.",
-    "empty_response": "The model answered with nothing: a thinking model may need a higher --max-tokens.",
-    "refusal": "The model declined: nothing is wrong with the set-up.",
-    "invalid_prompt": "The prompt cannot be sent: check it with clawgauge suites check.",
-    "client_stalled": "This machine slept or stood still during the call: keep it awake, or lower --concurrency.",
-    "budget_spent": "The money was spent in the middle of a task: go on with a larger --max-cost.",
-    "stopped_after_errors": "Too many failures in a row: see the other lines for their cause, then ask again.",
-    "node_lost": "Its machine was lost: see that it can be reached (clawgauge doctor --nodes), then ask again.",
-    "exception": "This is a fault of clawgauge: please report it with the words beside.",
-}
-_HINTS_BY_PROVIDER = {
-    ("ollama_openai", "connection_refused"): "Ollama is not reachable{at_address}: is it running? Start: ollama serve",
-    ("ollama_openai", "model_not_found"): "The model is not there; get it: ollama pull {model}",
-    ("ollama_openai", "context_length_exceeded"): "The prompt is longer than the context: raise OLLAMA_CONTEXT_LENGTH.",
-    ("claude_code_cli", "cli_missing"): "The claude command is not on PATH: npm install -g @anthropic-ai/claude-code",
-    ("claude_code_cli", "cli_auth"): "Run claude and log in with /login, or set ANTHROPIC_API_KEY.",
-    ("openai_responses", "http_429"): "Wait and ask again, lower --concurrency, or check the account's quota.",
-}
+# By the kind of provider and for every one; and violations in words.
+_HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text("utf-8"))
 
 
 class _Watched(msgspec.Struct, frozen=True):
@@ -152,15 +111,19 @@ def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse
     return [*notes, *(f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in common)]
 
 
+def word_violation(code: str) -> str:
+    return str(_HINTS["violations"].get(code, code.replace("_", " ")))
+
+
 def find_hint(failure_type: str, target: Target, settings: Mapping[str, Any]) -> str | None:
     """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
     provider = target.provider
     kind = str(settings.get("type") or provider)
-    same = _HINTS_BY_PROVIDER.get((_ALIKE.get(kind, kind), failure_type)) or _HINTS.get(failure_type)
-    template = same or (_HINTS.get(failure_type[: len("http_4")]) if failure_type.startswith("http_") else None)
-    if template is None:
+    hints = _HINTS["every"] | _HINTS.get(_ALIKE.get(kind, kind), {})
+    coded = failure_type[: len("http_4")] if failure_type.startswith("http_") else failure_type
+    if (template := hints.get(failure_type, hints.get(coded))) is None:
         return None
     address = settings.get("base_url") or _ADDRESSES.get(kind)
     key = settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}"
     at = f" at {address}" if address else ""
-    return template.format(provider=provider, model=target.model, at_address=at, key_variable=key)
+    return str(template).format(provider=provider, model=target.model, at_address=at, key_variable=key)

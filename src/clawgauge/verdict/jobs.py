@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
+import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target
+from clawgauge.records.run import EMBEDDED_CONTEXT
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.stats.proportions import Interval, wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, list_names
@@ -20,6 +26,8 @@ _Z95_ONE_SIDED, _Z95 = 1.645, 1.96
 _MAX_LACKING, _COLUMN_CHARS = 3, 8
 # How a need says that a model was never shown what it is about.
 UNSEEN = "cannot tell: "
+# Of `long_context/16k`, the length of the text.
+_LENGTH = re.compile(r"/(\d+)k$")
 FIT_ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
 _SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
 _RECOMMENDED = tuple(_SUITES_OF)
@@ -30,30 +38,8 @@ SettingsOf: TypeAlias = Callable[[Target], Mapping[str, Any]]
 
 
 MAIN_AGENT = "main agent"
-_TRIAGE = ("exact", "choice", "routing", "extraction", "normalising", "json", "schedule")
-# As they are shown. [jobs."NAME"] of clawgauge.toml has the same keys; one of the same name replaces it.
-BUILT_IN: dict[str, Job] = {
-    MAIN_AGENT: Job(
-        column="main", needs=["calls", "arguments", "restraint", "tasks"],
-        weighs={"tasks": 3, "restraint": 2, "first_token": 1},
-    ),
-    "subagent with full tools": Job(column="sub", needs=["recommended"], weighs={"tasks": 3, "tools": 2, "cost": 1}),
-    "heartbeat and triage": Job(
-        column="triage", needs=["restraint"], prompts=[f"core/{category}" for category in _TRIAGE],
-        called="format and extraction", weighs={"latency": 2, "cost": 1},
-    ),
-    "structured data": Job(
-        column="data", prompts=["core/json", "core/extraction", "native_tools/json_schema"],
-        called="JSON and extraction", weighs={"passes": 3, "cost": 1},
-    ),
-    "long context": Job(
-        column="long", prompts=[f"long_context/{tokens}k" for tokens in (16, 32, 64)], called="16k tokens and more",
-        weighs={"passes": 3, "first_token": 1},
-    ),
-    # Only where it was measured: it takes a suite of the user's own history.
-    "your own work": Job(column="own", needs=["agreement"], weighs={"agreement": 3, "first_token": 1, "cost": 1}),
-    "offline fallback": Job(column="offline", needs=["local", "answers"], weighs={"answers": 1, "tasks": 1}),
-}  # fmt: skip
+_JOBS = tomllib.loads(Path(__file__).with_name("jobs.toml").read_text("utf-8"))
+BUILT_IN = msgspec.convert(_JOBS, dict[str, Job])
 
 
 class _Figure(NamedTuple):
@@ -139,16 +125,16 @@ def _why(one: Standing) -> str:
     if one.fit == "yes":
         return ", ".join(figure.words for figure in one.figures if figure.words)
     lacking = [need for need in one.needs if need.met == one.fit]
-    measured = [need.why.removeprefix(UNSEEN) for need in lacking if need.n or need.name == "local"]
-    measured = list(dict.fromkeys(measured))
-    missing = [_NAMES.get(need.name, need.name) for need in lacking if not need.n and need.name != "local"]
+    known = [need for need in lacking if need.n or need.name == "local" or need.why.startswith(UNSEEN)]
+    measured = list(dict.fromkeys(need.why.removeprefix(UNSEEN) for need in known))
+    missing = [_NAMES.get(need.name, need.name) for need in lacking if need not in known]
     measured += [f"not measured: {list_names(missing, len(_NAMES))}"] if missing else []
     return "; ".join(measured[:_MAX_LACKING])
 
 
 def _open_yet(job: Job, standings: Sequence[Standing], asked_in_full: Collection[str]) -> tuple[list[str], list[str]]:
     """Whom to ask what to tell of those that may be fit; nothing where there is no more to ask, or nobody to ask."""
-    # A model that never saw the tools will not see them in another run either.
+    # A model that never saw the tools will not see them in another run either, nor a text beyond its window.
     unseen = [one for one in standings if any(need.why.startswith(UNSEEN) for need in one.needs)]
     open_yet = [one for one in standings if one.fit == "cannot_tell" and one.group.n_ok and one not in unseen]
     lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
@@ -162,7 +148,7 @@ def _open_yet(job: Job, standings: Sequence[Standing], asked_in_full: Collection
 
 
 def stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Standing:
-    passes = _pool(job, group)
+    passes = _pool(job, group, settings)
     needs = [need for name in job.needs for need in _needs(name, job, group, settings)]
     needs += [passes] if job.prompts else []
     figures = [_figure(name, passes, group, settings) for name in job.weighs]
@@ -201,8 +187,14 @@ def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, A
     return Need(name=name, met="cannot_tell", n=0, k=0)
 
 
-def _pool(job: Job, group: GroupSummary) -> Need:
+def _pool(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
     """The job's own prompts together; of a job without any, all that has a verdict."""
+    window = settings.get("context") or (EMBEDDED_CONTEXT if settings.get("type") == "embedded" else None)
+    lengths = [_LENGTH.search(prompts) for prompts in job.prompts]
+    if isinstance(window, int) and lengths and all(found and window < int(found[1]) * 1000 for found in lengths):
+        # They are not asked: no run would tell.
+        why = f"{UNSEEN}its window is {window} tokens here (context in the provider's table)"
+        return Need(name=job.called, met="cannot_tell", n=0, k=0, why=why)
     if not job.prompts:
         k, n, _ = rate_answers(group)
         return _bounded("passes", k, n, float(n), job.at_least)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.reports.clean import clean_terminal
-from clawgauge.reports.document import display_width
+from clawgauge.reports.clean import clean_terminal, display_width
 from clawgauge.reports.terminal import side_by_side
 
 

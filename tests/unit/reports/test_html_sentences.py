@@ -76,13 +76,24 @@ def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
     assert "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was asked" in notes
 
 
+def test_what_broke_is_said_in_words(tmp_path):
+    """A code that does not explain itself has a sentence; the others are read as they are."""
+    rows = [record(f"P{n}", objective_pass=False, violation="wrong_call_count: 0 calls, 1 expected") for n in range(2)]
+    _, notes = answers(tmp_path / "run", rows, wrong_call_count=2, not_an_object=1)["What failed, and why?"]
+    assert "Most often: no tool called, or too many (2); not an object (1)." in notes
+
+
 def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):
     """Unanswered calls and broken checks are counted apart, each with its reason."""
     rows = [record("P0"), record("P1", objective_pass=False, violation="too_many_words: got 12, limit 8")]
     rows += [failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused") for i in range(2, 5)]
     answer, notes = answers(tmp_path / "run", rows, too_many_words=1)["What failed, and why?"]
     assert answer == "1 of 2 judged answers failed, 3 of 5 calls brought no answer."
-    assert "too_many_words (1)" in notes and "3 × connection_refused: refused → " in notes and "ollama serve" in notes
+    assert (
+        "Most often: too many words (1)" in notes
+        and "3 × connection_refused: refused → " in notes
+        and "ollama serve" in notes
+    )
 
 
 def test_a_clean_run_says_so(tmp_path):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.reports.answer import describe_models
+from clawgauge.reports.answer import choose, describe_models
+from clawgauge.reports.clean import display_width, wrap
+from clawgauge.reports.document import Column, Section, Table
 from clawgauge.reports.summary import describe_ending, describe_summary
 from clawgauge.reports.terminal import as_text, paint
 from clawgauge.reports.words import find_answers
@@ -45,6 +47,62 @@ def test_eighty_columns_keep_the_figures_that_matter(tmp_path):
     header, _, first, *_ = table(shown(write_sample(tmp_path / "run"), 80))
     assert header.split() == ["model", "answered", "passed", "of", "all", "n", "p50", "ms", "p95", "ms"]
     assert " ".join(first.split()) == "llama3.2:3b 18/18 100% · 17/17 · 82–100% 17/17 18 204 211†"
+
+
+def answer(folder, width):
+    summary = summarize_folder(folder)
+    return as_text([describe_models(summary.models, summary.jobs)], width)
+
+
+@every_row("width", [60, 80, 100, 120, 200])
+def test_a_name_keeps_what_tells_it_from_others(tmp_path, width):
+    """A tag is part of a model's name in any width, and of a name too long for the table both ends are left."""
+    names = ["llama3.2:3b", "hf.co/unsloth/Qwen3-14B-GGUF:Q4_K_M", "hf.co/unsloth/Qwen3-14B-GGUF:Q8_0", "通义千问:72b"]
+    text = answer(write_run(tmp_path / "run", [record("P0", model=name) for name in names]), width)
+    shown_names = [line.split()[0] for line in text.splitlines()[2:6]]
+    assert {"llama3.2:3b", "通义千问:72b"} < set(shown_names) and len(set(shown_names)) == 4
+    assert {name[-4:] for name in shown_names} >= {"_K_M", "Q8_0"}
+    assert max(map(display_width, text.splitlines())) <= width
+
+
+def test_the_tier_has_room_in_eighty_columns(tmp_path):
+    """Columns come back in where a wider one has left: marks stand close, and the tier is seen."""
+    header = answer(write_agent_run(tmp_path / "run"), 80).splitlines()[0].split()
+    assert {"tier", "tools", "restraint", "tasks"} < set(header)
+
+
+def test_a_caution_stands_in_the_row_of_its_model(tmp_path):
+    """A mark beside the name, explained under the table; who has none has no mark."""
+    text = answer(write_agent_run(tmp_path / "run"), 100)
+    assert " ! " in text.splitlines()[2] and "! with a caution, below" in text
+    assert "!" not in answer(write_sample(tmp_path / "sample"), 100)
+
+
+def test_two_columns_of_long_names_keep_within_the_terminal():
+    """Where the longest words of all columns have no room beside each other, they are folded."""
+    columns = [Column("job"), Column("take", narrow="wrapped"), Column("why", narrow="wrapped")]
+    names = [f"mistral-nemo:12b-instruct-2407-q4_{end}" for end in ("K_M", "0")]
+    text = as_text([Section("", [Table(columns, [["subagent with full tools", *names]], bare=True)])], 80)
+    assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) == 2
+
+
+def test_wide_characters_are_counted_where_a_line_is_broken():
+    """A name of ideographs takes two columns a character: no line of prose goes past the edge."""
+    lines = wrap(f"  ollama:{'日本語モデル' * 2}: the model is being loaded and then some", 40).splitlines()
+    assert len(lines) > 1 and max(map(display_width, lines)) <= 40
+
+
+def test_a_tie_of_many_says_how_many(tmp_path):
+    """Three are named, the others counted; of four all are named."""
+
+    def use(n):
+        rows = [record(f"P{p}", model=f"m{m}") for m in range(n) for p in range(30)]
+        plan = config([prompt(f"P{p}") for p in range(30)], [f"m{m}" for m in range(n)])
+        plan["providers"] = {"ollama_openai": {"type": "ollama_openai", "base_url": "http://127.0.0.1:11434/v1"}}
+        summary = summarize_folder(write_run(tmp_path / str(n), rows, config=plan))
+        return next(choice.use for choice in choose(summary.jobs) if choice.job == "offline fallback")
+
+    assert use(4) == "m0, m1, m2 or m3" and use(6) == "m0, m1, m2 or 3 others"
 
 
 def test_two_providers_of_one_model_keep_their_names_apart(tmp_path):
@@ -100,14 +158,14 @@ def test_a_command_in_prose_is_the_call_where_no_tool_is_offered(tmp_path):
 def test_the_run_that_would_tell_more_can_be_pasted(tmp_path):
     """One command for all models that could still be recommended, broken as a shell reads on; none where none is."""
     command = (
-        "long context, run:\n"
-        "  clawgauge run \\\n"
-        "  -t ollama_openai:llama3.2:3b \\\n"
+        "run:\n"
+        "  clawgauge run -t ollama_openai:llama3.2:3b \\\n"
         "  -t ollama_openai:qwen3_8b \\\n"
         "  -s native_tools -s restraint -s agentic \\\n"
         "  -s core -s long_context\n"
     )
-    assert command in shown(write_sample(tmp_path / "run"), 100)
+    assert command in shown(write_sample(tmp_path / "run"), 60)
+    assert "  clawgauge run -t ollama_openai:llama3.2:3b -t ollama" in shown(write_sample(tmp_path / "wide"), 100)
     hopeless = [tool_record(f"T{i}", False, native=True) for i in range(13)]
     text = " ".join(shown(write_run(tmp_path / "hopeless", hopeless), 80).split())
     assert (

@@ -51,6 +51,29 @@ def test_what_nobody_measured_cannot_be_told_and_the_run_that_would_is_named(tmp
     assert jobs["structured data"].needs is None
 
 
+@every_row(("settings", "window"), [({"type": "embedded"}, 4096), ({"type": "ollama", "context": 8192}, 8192)])
+def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, window):
+    """They would not be asked, and the same run would be proposed again and again."""
+    folder = json_run(tmp_path / "run", {MODEL: 10}, providers={PROVIDER: settings})
+    job = verdicts(folder)["long context"]
+    (one,) = job.ranking
+    assert (one.fit, job.needs) == ("cannot_tell", None)
+    assert one.why == f"its window is {window} tokens here (context in the provider's table)"
+    wide = json_run(tmp_path / "wide", {MODEL: 10}, providers={PROVIDER: {"type": "ollama", "context": 32_768}})
+    assert verdicts(wide)["long context"].needs is not None
+
+
+def test_what_is_said_of_several_is_said_of_none_by_name(tmp_path):
+    """Of two that were not asked and one that could not be, the first do not lend their name to the job."""
+    providers = {PROVIDER: {"type": "ollama"}, "small": {"type": "embedded"}}
+    rows = [
+        record("P0", True, provider=at, model=name) for at, name in ((PROVIDER, "a"), (PROVIDER, "b"), ("small", "c"))
+    ]
+    folder = write_run(tmp_path / "run", rows, config=config([prompt("P0")], ["a", "b", "c"], providers=providers))
+    said = {choice.job: choice.why for choice in choose(summarize_folder(folder).jobs)}
+    assert said["long context"] == "not measured: 16k tokens and more"
+
+
 def test_one_run_is_proposed_for_all_that_is_not_known(tmp_path):
     summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 10}))
     (command,) = [part for part in describe_next(summary.jobs) if isinstance(part, Commands)]

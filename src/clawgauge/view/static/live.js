@@ -73,6 +73,7 @@
     showTargets(news.counts, news.planned);
     addRows(news.rows);
     byId("state").textContent = news.running ? "running" : "ended";
+    byId("report").textContent = news.running ? "The report so far" : "The report";
     byId("state").className = news.running ? "running" : "";
     if (!news.running) source.close();
   };

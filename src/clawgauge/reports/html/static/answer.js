@@ -1,5 +1,8 @@
 // The top of the page: which runs, what they say, and what this file leaves out.
 
+// More about a question waits behind a click.
+const MAX_NOTES = 4;
+
 function drawHeader() {
   byId("run-names").textContent = report.runs.map((run) => visible(run.id)).join(", ");
   byId("run-about").textContent = severalRuns
@@ -35,14 +38,21 @@ function findingCard(finding) {
     { class: "card" },
     html("h3", { class: "question" }, finding.question),
     html("p", { class: "answer" }, visible(finding.answer)),
-    finding.notes.length
-      ? html(
-          "ul",
-          { class: "notes" },
-          finding.notes.map((note) => html("li", {}, visible(note))),
-        )
+    noteList(finding.notes.slice(0, MAX_NOTES)),
+    finding.notes.length > MAX_NOTES
+      ? html("details", {}, html("summary", {}, `${finding.notes.length - MAX_NOTES} more`), noteList(finding.notes.slice(MAX_NOTES)))
       : null,
   );
+}
+
+function noteList(notes) {
+  return notes.length
+    ? html(
+        "ul",
+        { class: "notes" },
+        notes.map((note) => html("li", {}, visible(note))),
+      )
+    : null;
 }
 
 function drawLimits() {

@@ -16,14 +16,25 @@ function jobsTable(run) {
   return html(
     "div",
     { class: "jobs-frame", tabindex: 0, role: "region", "aria-label": "Which model for which job" },
+    html("h3", {}, "Which model for which job"),
+    // On a phone the answers come first, and the marks of all models under them.
+    html("dl", { class: "jobs-answers" }, ...run.jobs.map(jobAnswer)),
     html(
       "table",
       { class: `jobs${many}`, role: "table" },
-      html("caption", {}, "Which model for which job"),
+      html("caption", { class: "hidden" }, "Which model for which job"),
       html("thead", { role: "rowgroup" }, html("tr", { role: "row" }, ...heading, ...models)),
       html("tbody", { role: "rowgroup" }, ...run.jobs.map((job) => jobRow(job, run.models))),
     ),
   );
+}
+
+function jobAnswer(job) {
+  return html("div", {}, html("dt", {}, visible(job.job)), html("dd", {}, ...choiceWords(job)));
+}
+
+function choiceWords(job) {
+  return [html("strong", {}, visible(job.use)), html("span", { class: "about" }, ` ${visible(job.why)}`)];
 }
 
 function jobRow(job, models) {
@@ -31,12 +42,7 @@ function jobRow(job, models) {
     "tr",
     { role: "row" },
     html("th", { scope: "row", role: "rowheader" }, visible(job.job)),
-    html(
-      "td",
-      { class: "job-choice", role: "cell" },
-      html("strong", {}, visible(job.use)),
-      html("span", { class: "about" }, ` ${visible(job.why)}`),
-    ),
+    html("td", { class: "job-choice", role: "cell" }, ...choiceWords(job)),
     ...models.map(([label, name]) => {
       const [fit, why] = job.fits[label] ?? ["cannot_tell", ""];
       const { mark, tone, words } = FITS[fit] ?? FITS.cannot_tell;

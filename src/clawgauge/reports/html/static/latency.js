@@ -104,7 +104,7 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
       svg(
         "text",
         { class: "row-label", x: left - 14, y: middle - 1, "text-anchor": "end" },
-        shortened(row.title, Math.floor(left / 7.6)),
+        shortened(row.title, Math.floor(left / 8.4)),
       ),
       svg("text", { class: "soft small", x: left - 14, y: middle + 15, "text-anchor": "end" }, under),
     );

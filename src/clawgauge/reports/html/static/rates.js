@@ -149,7 +149,7 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
       : svg(
           "text",
           { class: "row-label", x: left - 12, y: middle + 4, "text-anchor": "end" },
-          shortened(row.title, Math.floor(left / 7.4)),
+          shortened(row.title, Math.floor(left / 8.4)),
         ),
     svg("title", {}, row.title),
   );

@@ -5,7 +5,9 @@ const N_COLOURS = 7;
 
 function seriesStyle(label) {
   const number = labels.indexOf(label);
-  return { colour: number % N_COLOURS, shape: SHAPES[(number + Math.floor(number / N_COLOURS)) % SHAPES.length] };
+  const colour = number % N_COLOURS;
+  // Who shares a colour has another shape.
+  return { colour, shape: SHAPES[(colour + Math.floor(number / N_COLOURS)) % SHAPES.length] };
 }
 
 function drawFirstToken() {
@@ -29,7 +31,8 @@ function firstTokenRows(shown) {
     if (!byLabel.has(label)) byLabel.set(label, []);
     byLabel.get(label).push(call);
   }
-  return [...byLabel].map(([label, found]) => {
+  const inOrder = [...byLabel].sort(([a], [b]) => labels.indexOf(a) - labels.indexOf(b));
+  return inOrder.map(([label, found]) => {
     const median = (column) =>
       percentile(
         found.map((call) => calls[column][call]).sort((a, b) => a - b),

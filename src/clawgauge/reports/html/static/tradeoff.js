@@ -4,8 +4,9 @@
 const NAME_ROOM = 8.2;
 const COST_ROOM = 6.8;
 const LINE_ROOM = 15;
-// So many names find a place beside their marks; more are numbers there, and names in a list below.
-const MAX_NAMED = { narrow: 5, wide: 12 };
+// What a name needs to find a place beside its mark; where more stand, they are numbers there, and names in a list below.
+const NAME_WIDTH = 95;
+const MIN_NAMED = 5;
 
 function tradeoffRows(run) {
   const number = report.runs.indexOf(run);
@@ -48,7 +49,7 @@ function tradeoff(run) {
 }
 
 function isNumbered(rows) {
-  return rows.length > (chartWidth("findings") < 620 ? MAX_NAMED.narrow : MAX_NAMED.wide);
+  return rows.length > Math.max(MIN_NAMED, Math.floor(chartWidth("findings") / NAME_WIDTH));
 }
 
 function tradeoffName(row) {
