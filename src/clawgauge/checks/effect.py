@@ -112,7 +112,10 @@ def judge_effect(spec: Spec, answer: Answer) -> Verdict:
         return failed("forbidden_effect", effect, parsed)
     if fault := next(filter(None, find_faults(spec, world)), None):
         return failed("effect_missing", fault, parsed)
-    if fault := shape.find_rule_fault(spec["output"], _REFUSED.sub("", printed)) if "output" in spec else None:
+    # What the machine refused shows nothing that was wanted; what must not be printed must not be there either.
+    wanted, unwanted = ({key: spec.get("output", {}).get(key, [])} for key in ("contains_all", "contains_none"))
+    fault = shape.find_rule_fault(wanted, _REFUSED.sub("", printed)) or shape.find_rule_fault(unwanted, printed)
+    if fault is not None:
         return failed("output_missing", f"what was printed {fault}: {quoted(printed)}", parsed)
     return passed(parsed)
 
