@@ -1,8 +1,7 @@
 """Load a server and say what it can carry: how many at once, with prompts how long, within which limits.
 
 Clients ask in turn, 1, 2, 4 … of them until more bring no more; with --rate, arrivals are scheduled at random times.
-Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr.
-"""
+Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr."""
 
 from __future__ import annotations
 

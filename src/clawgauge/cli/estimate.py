@@ -34,8 +34,7 @@ PROMPTS_FOR_DROP, _P_SEEN = 170, 0.8
 
 class Foresight(NamedTuple):
     """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1. Asked only until that
-    is decided, half of such models take at most `median` prompts (None: more than the plan has).
-    """
+    is decided, half of such models take at most `median` prompts (None: more than the plan has)."""
 
     rate: float
     median: int | None

@@ -95,7 +95,7 @@ def render(
     from clawgauge.reports.terminal import as_text, paint
 
     stream = stream or sys.stdout
-    return paint(as_text(sections, columns_of(stream) or width), stream, os.environ)
+    return paint(as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8"), stream, os.environ)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
@@ -109,8 +109,7 @@ def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSumm
 
 def refill_command(path: Path, config_file: Path | None = None) -> str:
     """The command that asks again what was not answered, with the `config_file` that the user named just now. The run
-    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full.
-    """
+    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full."""
     # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
     budget: list[str] = []
     for event in Run.open(path).events:

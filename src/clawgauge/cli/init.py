@@ -1,8 +1,7 @@
 """Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio, vLLM, keys, claude.
 
 Servers are asked only about themselves, on their usual ports of this machine. What costs money is named in the file,
-but not asked until you take the mark off.
-"""
+but not asked until you take the mark off."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A machine has moods that last for minutes. Calls made side by side (`run --interleave`) share them, so the ratios of
 their times can be told from luck; with three runs a side the moods can be measured. With less, nobody can tell a model
-from a mood.
-"""
+from a mood."""
 
 from __future__ import annotations
 

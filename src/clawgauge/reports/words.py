@@ -1,6 +1,5 @@
 """What is recorded of a run and a model in words, each figure with the n it rests on; and the three questions that
-everyone asks of a run, answered: for all reports.
-"""
+everyone asks of a run, answered: for all reports."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ def word_recommendation(use: ToolUse) -> str:
 
 def word_balance(balance: CallBalance | None) -> str:
     """Empty where only one of the two was asked for. Restraint is another thing, a right answer without a call: so
-    here the calls are counted, not the abstentions.
-    """
+    here the calls are counted, not the abstentions."""
     if balance is None or balance.rate is None:
         return ""
     uncalled_for = format_rate(balance.n_no_call - balance.k_no_call, balance.n_no_call)
