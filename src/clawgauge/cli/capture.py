@@ -32,6 +32,7 @@ from clawgauge.routing.openclaw import read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
@@ -73,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> int:
     captured = {"about": _NOTE, "version": 1, **capture_openclaw(arguments, environ)}
     write_output(output, json.dumps(captured, indent=1))
     context = load_context(output)
-    size = f"{len(context.system or '')} characters and {len(context.tools)} tools"
+    size = f"{len(context.system or '')} characters and {plural(len(context.tools), 'tool')}"
     sys.stderr.write(f"OpenClaw {captured['openclaw']}: {size}, readable by you alone\n")
     sys.stdout.write(f"{output}\n")
     return DONE

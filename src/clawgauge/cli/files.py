@@ -55,7 +55,7 @@ def tell_unreadable(n_lines: int) -> int:
 
 
 @contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
+def output_file(path: Path, instead: str = "choose another place with -o") -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
         if is_run_folder(path.parent):
@@ -70,15 +70,15 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         said = error.strerror or str(error)
         if error.errno in FULL:
             raise DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.") from error
-        raise ConfigError(f"Cannot write {path} ({said}); choose another place with -o.") from error
+        raise ConfigError(f"Cannot write {path} ({said}); {instead}.") from error
 
 
-def write_output(path: Path | None, text: str) -> None:
+def write_output(path: Path | None, text: str, *instead: str) -> None:
     """`text` as the whole of the file that was named, in UTF-8, or to standard output where none was."""
     if path is None:
         sys.stdout.write(text)
         return
-    with output_file(path) as file:
+    with output_file(path, *instead) as file:
         file.write(text.encode("utf-8", "replace"))
 
 

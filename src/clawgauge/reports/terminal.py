@@ -29,8 +29,7 @@ _MAX_ANSWER_LINES = 40
 # Our own signs, for streams that have no such characters.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "†": "*", "–": "-", "─": "-", "×": "x", "·": "/", "→": "->", "…": "...",
                         "±": "+-", "−": "-"})  # fmt: skip
-# What laying out adds, in as many columns.
-_PLAIN_LINES = str.maketrans("─│…", "-|~")
+_PLAIN_LINES = str.maketrans("─│…", "-|~")  # what laying out adds, in as many columns
 # A column and its cells.
 _Lane: TypeAlias = tuple[Column, Sequence[str]]
 _TONES = {"✓": 32, "✗|none of these": 31, r"(?<=\s)\?(?=\s)|cannot tell yet": 33}

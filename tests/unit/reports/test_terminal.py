@@ -242,7 +242,7 @@ def test_what_is_true_of_several_models_is_told_once(tmp_path):
     plan = config([prompt("P0")], models=("a", "b", "c", "d"))
     folder = write_run(tmp_path / "run", [record("P0", model="a")], config=plan)
     text = as_text(describe_summary(summarize_folder(folder)))
-    assert "ollama_openai:b, ollama_openai:c and ollama_openai:d: 1 of 1 planned prompts were never asked" in text
+    assert "ollama_openai:b, ollama_openai:c and ollama_openai:d: 1 of 1 planned prompt was never asked" in text
     assert text.count("never asked") == 1
 
 
