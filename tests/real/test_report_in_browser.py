@@ -412,10 +412,10 @@ def test_every_prompt_of_a_long_suite_is_on_paper(browser: Browser, tmp_path: Pa
 def test_paper_has_a_row_a_category_and_not_one_a_model(browser: Browser, tmp_path: Path) -> None:
     """Whoever passed all of a category is not named there; on a screen each model has its row."""
     asked = [prompt(f"P{n}") | {"category": f"kind{n % 2}"} for n in range(4)]
-    models = [f"m{n}" for n in range(5)]
-    rows = [
-        record(one["id"], passed=(model, one["id"]) != ("m3", "P1"), model=model) for model in models for one in asked
-    ]
+    models = tuple(f"m{n}" for n in range(5))
+    wrong = {("m3", "P1"): {"objective_pass": False, "violation": "not_exact"}}
+    calls = [(model, one["id"]) for model in models for one in asked]
+    rows = [record(key, model=model, **wrong.get((model, key), {})) for model, key in calls]
     browser.open(report(write_run(tmp_path / "run", rows, config=config(asked, models))))
     lines = "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
     assert len(browser.run(lines)) == 10
