@@ -1,6 +1,5 @@
 """This machine's own limits: which faults are ours and never a server's, and descriptors kept unused, so that records
-and summary can be written whatever the connections and children of the calls have taken.
-"""
+and summary can be written whatever the connections and children of the calls have taken."""
 
 from __future__ import annotations
 

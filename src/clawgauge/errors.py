@@ -11,8 +11,7 @@ ClawgaugeError
 ├── MachineError            this machine stops the run                         exit 4
 │   ├── RunLocked           another process writes this run folder
 │   └── DiskFailure         the disk is full or refuses to write
-└── CallFailure             one attempt failed; becomes a record, never a crash
-"""
+└── CallFailure             one attempt failed; becomes a record, never a crash"""
 
 from __future__ import annotations
 

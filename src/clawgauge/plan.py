@@ -103,7 +103,7 @@ def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> 
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_from(prompts, settings.prompt_ids)
     if context is not None:
-        size = f"{len(context.system or '')} characters, {len(context.tools)} tools"
+        size = f"{len(context.system or '')} characters, {plural(len(context.tools), 'tool')}"
         prompts, plan = add_context(prompts, context), replace(plan, context=f"{settings.in_context} ({size})")
     # Prompts are kept in the run folder and sent to models: no place for a key.
     if plan.secrets:
@@ -114,7 +114,7 @@ def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> 
         prompts = [prompt for prompt in prompts if not needs_shell(prompt)]
         if not prompts:
             raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
-        tell(f"left out {plural(n_needing, 'prompt')} that need the simulated shell: {why}")
+        tell(f"left out {plural(n_needing, 'prompt that needs', 'prompts that need')} the simulated shell: {why}")
     infos = [describe_suite(suite) for suite in suites]
     return replace(plan, settings=settings, prompts=prompts, asked=prompts, suites=infos)
 

@@ -1,6 +1,5 @@
 """Which addresses are this machine itself, and which proxy stands before others, by the variables as curl reads them.
-HTTP_PROXY in upper case counts too, but not where REQUEST_METHOD is set: there it may be a header of a request.
-"""
+HTTP_PROXY in upper case counts too, but not where REQUEST_METHOD is set: there it may be a header of a request."""
 
 from __future__ import annotations
 

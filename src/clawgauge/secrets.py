@@ -1,7 +1,6 @@
 """Keeps secrets out of all that is written or printed: a `Redactor` for the words of servers and programs, where one
 mask too many does no harm, a `SecretMask` for what goes to the disk, where nothing but a known value may be touched.
-A piece of eight characters gives a secret away, so pieces are masked as the whole is, wherever a text was cut.
-"""
+A piece of eight characters gives a secret away, so pieces are masked as the whole is, wherever a text was cut."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Folds what an attempt reported, stamp by stamp, into one completion: the `Sink` of a provider, and the only place
-that knows what a first token is.
-"""
+that knows what a first token is."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def list_names(names: Sequence[str], at_most: int) -> str:
 
 
 def word_unasked(n_asked: int, n_planned: int) -> str:
-    return f"{n_planned - n_asked} of {n_planned} planned prompts were never asked" if n_asked < n_planned else ""
+    planned = plural(n_planned, "planned prompt was", "planned prompts were")
+    return f"{n_planned - n_asked} of {planned} never asked" if n_asked < n_planned else ""
 
 
 def rounded(value: float, digits: int = 0) -> str:
@@ -32,6 +33,12 @@ def rounded(value: float, digits: int = 0) -> str:
 
 def signed(value: float, digits: int = 0) -> str:
     return f"{_half_up(value, digits):+.{digits}f}"
+
+
+def in_points(share: float) -> str:
+    """A difference of rates: `-12 points`, `+1 point`."""
+    said = signed(share * 100)
+    return f"{said} point{'' if said in ('-1', '+1') else 's'}"
 
 
 def _half_up(value: float, digits: int) -> float:
@@ -73,6 +80,11 @@ def format_latency(value_ms: float) -> str:
     if value_ms < 1000:
         return f"{rounded(value_ms)} ms"
     return f"{rounded(value_ms / 1000, 2 if value_ms < 10_000 else 1)} s"
+
+
+def format_beyond(value_ms: float) -> str:
+    """A time that is only known to be longer: `> 300 s`."""
+    return f"> {rounded(value_ms / 1000, 0 if value_ms >= 10_000 else 1)} s"
 
 
 def format_duration(value_ms: float | None) -> str:

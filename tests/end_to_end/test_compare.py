@@ -11,7 +11,7 @@ import pytest
 
 from clawgauge.compare.findings import METRICS
 from support.command import Outcome, clawgauge
-from support.scripted_server import ScriptedServer, Text
+from support.scripted_server import ScriptedServer, Status, Text
 
 HOSTILE = "no \x1b]52;c;evil\x07\x00\ufffe\x0b <b>&</b> ]]> | `x`"
 
@@ -134,6 +134,20 @@ def test_unreadable_lines_are_in_the_exit_code(two_runs: Path) -> None:
     done = compare(two_runs, "before", "after")
     assert done.code == 5 and "1 line of B could not be read" in done.stdout
     assert compare(two_runs, "before", "after", "--fail-on", "objective_pass_rate<0").code == 1
+
+
+def test_without_runs_the_newest_two_that_can_be_compared_are(two_runs: Path, server: ScriptedServer) -> None:
+    """A run of another suite between them is passed over, and so is one that nobody answered."""
+    small = ("run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id")
+    server.script(*[Status(500)] * 4)
+    assert clawgauge(two_runs, *small, "dead", "--max-retries", "0").code == 3
+    clawgauge(two_runs, "run", "-t", "fake:scripted-model", "-s", "restraint", "--max-calls", "1", "--run-id", "other")
+    assert clawgauge(two_runs, *small, "last").code == 0
+    found = json.loads(compare(two_runs, "--json").stdout)
+    assert (found["a"]["run_id"], found["b"]["run_id"]) == ("after", "last")
+    clawgauge(two_runs, "run", "-t", "fake:scripted-model", "-s", "core", "--max-calls", "1", "--run-id", "lonely")
+    done = compare(two_runs)
+    assert done.code == 2 and "no run before lonely can be compared with it" in done.stderr
 
 
 WRONG_REQUESTS: list[tuple[tuple[str, ...], str]] = [

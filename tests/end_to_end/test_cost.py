@@ -39,6 +39,19 @@ def test_a_dry_run_says_what_the_calls_will_cost(place: Path, server: ScriptedSe
     assert "and $0.1200" in shown.stderr and "$" not in clawgauge(place, *words, "--dry-run").stderr
 
 
+def test_a_dry_run_says_that_a_cost_is_not_known(place: Path, server: ScriptedServer) -> None:
+    """Who wants a key may pass calls on to who charges, on this machine too; a server without one is free."""
+    asks = f'type = "openai_chat"\nbase_url = "{server.v1_url}"\n'
+    (place / "two.toml").write_text(f'[providers.gate]\n{asks}api_key_env = "GATE_KEY"\n[providers.own]\n{asks}')
+    words = ("run", "--config", "two.toml", "-t", "gate:scripted-model", "-t", "own:scripted-model", "-s", "small.json")
+    key = {"GATE_KEY": "not-a-real-key"}
+    before = clawgauge(place, *words, "--dry-run", env=key).stderr
+    assert "gate:scripted-model: 4 calls, time and cost unknown (" in before
+    assert "own:scripted-model: 4 calls, time unknown (" in before
+    clawgauge(place, *words, env=key)
+    assert clawgauge(place, *words, "--dry-run", env=key).stderr.count(", cost unknown (as measured") == 1
+
+
 def test_without_a_price_there_is_no_cost(place: Path, server: ScriptedServer) -> None:
     """A server of one's own is on nobody's price list."""
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")

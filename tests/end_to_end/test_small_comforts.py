@@ -11,11 +11,15 @@ import termios
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from clawgauge.records import RunSummary
+from clawgauge.reports.summary import describe_summary
+from clawgauge.reports.terminal import as_text
 from faults.terminal import on_a_terminal
 from support.command import clawgauge, clean_environment, trust_configuration
-from support.scripted_server import ScriptedServer, Text
+from support.scripted_server import ScriptedServer, Status, Text
 from support.waiting import PATIENCE_S
 
 SMALL = ("run", "-t", "fake:scripted-model", "-s", "small.json")
@@ -27,6 +31,28 @@ def test_show_without_a_run_shows_the_newest(place: Path, server: ScriptedServer
     clawgauge(place, *SMALL, "--run-id", "newer")
     assert clawgauge(place, "show").stdout == clawgauge(place, "show", "newer").stdout
     assert json.loads(clawgauge(place, "show", "--json").stdout)["run_id"] == "newer"
+
+
+def test_the_bare_command_says_what_to_do_first(tmp_path: Path) -> None:
+    """Exit 2, as for every request that is not one; nothing on stdout."""
+    done = clawgauge(tmp_path)
+    assert (done.code, done.stdout) == (2, "") and "usage" not in done.stderr
+    assert "clawgauge init " in done.stderr and "clawgauge --help " in done.stderr
+    assert max(map(len, done.stderr.splitlines()[1:])) <= 80
+
+
+def test_a_run_that_nobody_answered_says_nothing_of_timing(place: Path, server: ScriptedServer) -> None:
+    """Nothing was timed, however busy the machine was."""
+    server.reply_with(Status(500))
+    run = clawgauge(place, *SMALL, "--max-retries", "0")
+    assert run.code == 3
+    summary = msgspec.json.decode((place / run.stdout.strip() / "summary.json").read_bytes(), type=RunSummary)
+    clock = msgspec.structs.replace(summary.models[0].clock, busy=True, lag_p99_ms=30.0)
+    busy = msgspec.structs.replace(summary.models[0], clock=clock)
+    told = as_text(describe_summary(msgspec.structs.replace(summary, models=[busy])))
+    assert "http_500" in told and "timing" not in told
+    answered = msgspec.structs.replace(busy, n_success=1)
+    assert "timing: rough" in as_text(describe_summary(msgspec.structs.replace(summary, models=[answered])))
 
 
 def test_the_runs_folder_of_the_configuration_is_known_to_the_readers(place: Path, server: ScriptedServer) -> None:

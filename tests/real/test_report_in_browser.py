@@ -409,6 +409,23 @@ def test_every_prompt_of_a_long_suite_is_on_paper(browser: Browser, tmp_path: Pa
     assert browser.run(tables) == 1 and browser.console == []
 
 
+def test_paper_has_a_row_a_category_and_not_one_a_model(browser: Browser, tmp_path: Path) -> None:
+    """Whoever passed all of a category is not named there; on a screen each model has its row."""
+    asked = [prompt(f"P{n}") | {"category": f"kind{n % 2}"} for n in range(4)]
+    models = tuple(f"m{n}" for n in range(5))
+    wrong = {("m3", "P1"): {"objective_pass": False, "violation": "not_exact"}}
+    calls = [(model, one["id"]) for model in models for one in asked]
+    rows = [record(key, model=model, **wrong.get((model, key), {})) for model, key in calls]
+    browser.open(report(write_run(tmp_path / "run", rows, config=config(asked, models))))
+    lines = "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    assert len(browser.run(lines)) == 10
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    even, odd = browser.run(lines)
+    assert "10/10" in even and "m3" not in even and "9/10" in odd and odd.endswith("m3 1/2")
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert len(browser.run(lines)) == 10 and browser.console == []
+
+
 def test_timeouts_count_as_longer_than_any_answer(browser: Browser, tmp_path: Path) -> None:
     """As on the terminal: p95 of twenty calls, three of them cut off after nine seconds, is more than that."""
     rows = [record(f"P{n}", e2e_ms=100) for n in range(17)]

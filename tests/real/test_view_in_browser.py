@@ -74,11 +74,19 @@ def test_every_page_fits_a_phone(tmp_path: Path, browser: Browser) -> None:
             for path in ("", "history", "compare?a=one&b=two", "runs/one/live"):
                 browser.open(f"{base}{path}", until="document.readyState === 'complete'")
                 assert browser.run("document.documentElement.scrollWidth") == 390, path
+                wide = "[...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
+                assert browser.run(wide) == 0, f"{path}: a table scrolls sideways"
             browser.wait_for("document.querySelectorAll('#rows tbody tr').length > 0")
             assert browser.run("document.querySelector('#rows .outcome').getBoundingClientRect().right") < 390
-            heads = "[...document.querySelectorAll('#rows th')].filter(head => head.offsetWidth).length"
-            cells = "[...document.querySelector('#rows tbody tr').cells].filter(cell => cell.offsetWidth).length"
-            assert browser.run(heads) == browser.run(cells), "every figure stands under its heading"
+            edges = "[...document.querySelectorAll('#rows td')].map(cell => cell.getBoundingClientRect().right)"
+            assert max(browser.run(edges)) <= 390
+            assert browser.run("[...document.querySelectorAll('.is-fail .why')].some(why => why.offsetHeight)")
+            browser.open(f"{base}compare?a=one&b=two", until="document.readyState === 'complete'")
+            first = "document.querySelector('main h2').getBoundingClientRect().top"
+            assert "passed: no change seen" in browser.run(
+                "document.querySelector('main').innerText.split('ollama')[0]"
+            )
+            assert browser.run(first) < 844, "what changed on the whole stands on the first screen"
             assert browser.console == []
     finally:
         browser.resize(1280, 900)

@@ -3,8 +3,7 @@
 The rule of the steady state: clients start spread over one cycle; the load is steady once every one of them has
 finished a call that it began after the last had started; what ends from then on is measured, and nobody stops before.
 From one number of clients to the next the load goes on: newcomers fall between those who are there, and whoever is too
-many leaves after the answer under way.
-"""
+many leaves after the answer under way."""
 
 from __future__ import annotations
 

@@ -119,8 +119,7 @@ def _is_same(value: Any, wanted: Any, key: str, spec: Spec) -> bool:
 
 def _as_it_is(text: str) -> Any:
     """A point in time, a telephone number or JSON by what it is. Any other text sign by sign, but for blank lines
-    around it, and blanks (no tabs) that neither indent nor are quoted.
-    """
+    around it, and blanks (no tabs) that neither indent nor are quoted."""
     said = text.strip()
     with suppress(ValueError):
         if _RE["time"].fullmatch(said):
@@ -140,8 +139,7 @@ def _composed(text: str) -> str:
 
 def _says_the_same(value: str, wanted: str, telling: Collection[str]) -> bool:
     """Most words are the same; all figures, names of files, addresses, signs and words that the user gave; nothing more
-    is denied or turned around, nobody else is named. Other words one for one, or all in another order: another text.
-    """
+    is denied or turned around, nobody else is named. Other words one for one, or all in another order: another text."""
 
     def must(text: str, words: list[str]) -> tuple[Any, ...]:
         signs = sorted(sign for sign in text if unicodedata.category(sign) in ("Sc", "So"))
@@ -186,8 +184,7 @@ def _resolve(path: str, cwd: str) -> str:
 def _read_line(line: str) -> list[Any] | None:
     """The words of a line of shell, operators as tuples; None if it cannot be told.
 
-    Quotes are taken off where they change nothing: what they keep from the shell has a backslash before it.
-    """
+    Quotes are taken off where they change nothing: what they keep from the shell has a backslash before it."""
     tokens: list[Any] = []
     at = 0 if _RE["nested"].search(line) is None else -1
     while 0 <= at < len(line) and (found := _TOKEN.match(line, at)) is not None:
@@ -232,8 +229,7 @@ def _commands(line: str, cwd: str) -> list[Any]:
     """A line as the words of its commands in their order, but for what is known to make no difference.
 
     That is silencing, quotes around ordinary characters, the order of switches, how a path is written, a shell or a
-    `cd` to where one is already.
-    """
+    `cd` to where one is already."""
     if (read := _read_line(line.strip())) is None:
         return [line.strip()]
     silenced = {n for n, pair in enumerate(pairwise(read)) if pair == (("2>",), "/dev/null")}

@@ -1,8 +1,7 @@
 """What an answer says about acting: that it will not, that it has, or that somebody else should.
 
 `speech.toml` has the turns of phrase, which are looked for in the prose of an answer, code and quotations left out.
-English, because the built-in suites are; an answer in another language is taken at its calls.
-"""
+English, because the built-in suites are; an answer in another language is taken at its calls."""
 
 from __future__ import annotations
 

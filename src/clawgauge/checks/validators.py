@@ -274,8 +274,7 @@ class Judgement(Verdict, frozen=True, kw_only=True):
 def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) -> Judgement:
     """Judge an answer from its whole text and the calls made natively, which come first. Never raises on any answer.
 
-    What a hostile answer could swell is bounded: the number of invocations, their arguments, `parsed_output`.
-    """
+    What a hostile answer could swell is bounded: the number of invocations, their arguments, `parsed_output`."""
     expected = [name.lower() for name in prompt.expected_tools]
     native = native_calls[:MAX_INVOCATIONS]
     detected = _later(".detection").detect_tools(text, expected, limit=MAX_INVOCATIONS - len(native))

@@ -3,8 +3,7 @@
 A Python child runs this installation's code alone. `-I` leaves out the current directory, PYTHONPATH and everything
 else of PYTHON*: an `argparse.py` or a `sitecustomize.py` that lies about is not loaded. It leaves out the user's own
 site directory too, where clawgauge or what it needs may be installed; so the directories this process imports from
-follow *behind* the standard library and the installed packages, where they can add names but replace none.
-"""
+follow *behind* the standard library and the installed packages, where they can add names but replace none."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 tail of its stderr, and the end of its whole group however the caller leaves. The caller's cancellation is its deadline.
 
 The group is adopted before the child gets its standard input: killed without a chance to clean up, we leave at most a
-program that was told nothing and ends by itself.
-"""
+program that was told nothing and ends by itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Ends what a dead program left running. A script of its own, never imported, there in a few milliseconds.
 
 Its standard input names process groups, a line each: `+N` must not outlive whoever holds the other end, `-N` is gone.
-When that end closes, however it came to close, the groups still named are killed, and so it ends by itself.
-"""
+When that end closes, however it came to close, the groups still named are killed, and so it ends by itself."""
 
 import os
 import signal

@@ -35,16 +35,19 @@ _VERBS = {
     "node": "serve a run that another machine drives",
     "trust": "let the clawgauge.toml found here count in full",
 }
-_EPILOG = """\
-examples:
-  clawgauge run                                        the models of a running Ollama, else the embedded model
-  clawgauge run -t ollama_openai:llama3.2:3b           one model, some prompts of every kind
-  clawgauge run -t openai_responses:gpt-5-codex@high -s core --repeats 3
-  clawgauge show latest                                the newest run again
-  clawgauge doctor                                     what can be reached from here
-
-exit codes: 0 done · 1 a gate failed · 2 the request was wrong, nothing recorded · 3 nothing was answered
-            4 this machine ended the run · 5 some recorded lines could not be read · 130 interrupted
+_PURPOSE = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
+_FIRST = """\
+first:
+  clawgauge init                           find models, write a clawgauge.toml
+  clawgauge run                            Ollama's models, else the embedded
+  clawgauge run -t ollama_openai:qwen3:8b  one model, prompts of every kind
+  clawgauge show                           the newest run again
+  clawgauge view                           all runs in a browser
+  clawgauge --help                         every verb
+"""
+_EPILOG = f"""{_FIRST}
+exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded, 3 nothing was answered
+            4 this machine ended the run, 5 some recorded lines could not be read, 130 interrupted
 """
 
 
@@ -64,10 +67,9 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms."""
     chosen = next((word for word in words if not word.startswith("-")), None)
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    purpose = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
-    parser = _Parser(prog="clawgauge", description=purpose, epilog=_EPILOG, **style)
+    parser = _Parser(prog="clawgauge", description=_PURPOSE, epilog=_EPILOG, **style)
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, summary in _VERBS.items():
         verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
@@ -90,7 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 try:
                     words = sys.argv[1:] if argv is None else argv
-                    arguments = build_parser(words).parse_args(words)
+                    parser = build_parser(words)
+                    arguments = parser.parse_args(words)
+                    if arguments.verb is None:
+                        parser.exit(2, f"{_PURPOSE}\n\n{_FIRST}")
                     interruption.ends_with_reader = arguments.verb in ("run", "capacity")
                     code = int(arguments.execute(arguments))
                 finally:

@@ -1,8 +1,7 @@
 """Load a server and say what it can carry: how many at once, with prompts how long, within which limits.
 
 Clients ask in turn, 1, 2, 4 … of them until more bring no more; with --rate, arrivals are scheduled at random times.
-Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr.
-"""
+Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from clawgauge.records import CapacityOptions, Slo, StepSummary, Target
 from clawgauge.reports.capacity import word_step
 from clawgauge.reports.clean import clean_lines
 from clawgauge.verdict.load import word_tokens
-from clawgauge.words import format_duration, format_latency, list_names
+from clawgauge.words import format_duration, format_latency, list_names, plural
 
 EXAMPLES = """\
 examples:
@@ -163,7 +162,7 @@ def _settle(plan: Plan, options: CapacityOptions, resumed: Resumed | None, tell:
     per_call = max(plan.provider(target.provider).descriptors_per_call for target in plan.targets)
     fitted = fit_to_descriptors(options.max_concurrency, per_call)
     if plan.drive is None and fitted < options.max_concurrency:
-        tell(f"this machine's limit of open files allows {fitted} calls at once")
+        tell(f"this machine's limit of open files allows {plural(fitted, 'call')} at once")
         plan = replace(plan, capacity=msgspec.structs.replace(options, max_concurrency=fitted))
     return plan
 

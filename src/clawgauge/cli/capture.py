@@ -1,8 +1,7 @@
 """Keep the system prompt and the tools that your agent gives its models, for `run --in-context`.
 
 OpenClaw stores neither, so it is started once beside your own, and we play its model for one turn: on a copy of the
-configuration without secrets, an empty state folder and a copy of the workspace. Nothing of yours is written to.
-"""
+configuration without secrets, an empty state folder and a copy of the workspace. Nothing of yours is written to."""
 
 from __future__ import annotations
 
@@ -33,6 +32,7 @@ from clawgauge.routing.openclaw import read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context
+from clawgauge.words import plural
 
 EXAMPLES = """\
 examples:
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> int:
     captured = {"about": _NOTE, "version": 1, **capture_openclaw(arguments, environ)}
     write_output(output, json.dumps(captured, indent=1))
     context = load_context(output)
-    size = f"{len(context.system or '')} characters and {len(context.tools)} tools"
+    size = f"{len(context.system or '')} characters and {plural(len(context.tools), 'tool')}"
     sys.stderr.write(f"OpenClaw {captured['openclaw']}: {size}, readable by you alone\n")
     sys.stdout.write(f"{output}\n")
     return DONE

@@ -2,20 +2,22 @@
 
 Every change is B minus A. What cannot be compared is refused with what differs (exit 2); --force compares it anyway.
 With --fail-on it is a gate: exit 1 when a rule is broken or the figures for it are missing, exit 2 for a rule that
-no outcome could break.
-"""
+no outcome could break."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, render, write_output
 from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.gate import parse_rule, say_untested
-from clawgauge.errors import ConfigError
+from clawgauge.errors import ClawgaugeError, ConfigError
+from clawgauge.journal.disk import LATEST
+from clawgauge.journal.reader import has_answer, list_runs
 from clawgauge.records import CapacityOptions
 from clawgauge.reports.capacity import describe_load_changes
 from clawgauge.reports.clean import one_row
@@ -40,8 +42,8 @@ _OF_A_LOAD = {"output_tokens": "--output", "shape": "--shape", "shared_prefix": 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("a", metavar="A", help="a run id, a path to a run folder, or latest; several with commas")
-    add("b", metavar="B", nargs="?", help="another run, or several; not with --models")
+    add("a", metavar="A", nargs="?", help="a run id, a path to a run folder, or latest; several with commas")
+    add("b", metavar="B", nargs="?", help="another run, or several; not with --models. Without A and B: the newest two")
     add("--models", nargs=2, metavar=("X", "Y"), help="compare two targets of run A")
     add("--map", action="append", default=[], metavar="X=Y", help="target X of A beside target Y of B; repeatable")
     add("--answers", action="store_true", help="both answers of every prompt that changed sides")
@@ -62,6 +64,8 @@ def execute(arguments: argparse.Namespace) -> int:
     rules = [parse_rule(text, significant=arguments.significant) for text in arguments.fail_on]
     how = {name: getattr(arguments, name) for name in ("force", "skip_changed", "answers")}
     wishes = Wishes(models=models, maps=arguments.map, rules=rules, **how)
+    if arguments.a is None:
+        arguments.a, arguments.b = (LATEST, None) if models else _newest_two(arguments.runs_dir, wishes)
     if (arguments.b is None) != bool(arguments.models):
         wanted = "one run with --models X Y" if arguments.models else "two runs, or one run with --models X Y"
         raise ConfigError(f"compare takes {wanted}")
@@ -110,6 +114,17 @@ def _compare_loads(arguments: argparse.Namespace, runs: list[Run], loads: list[C
     text = render(describe_load_changes(changes), arguments.format, document=facts, title=title)
     write_output(arguments.output, text)
     return DONE
+
+
+def _newest_two(runs_dir: Path | None, wishes: Wishes) -> tuple[str, str]:
+    """The newest run, and before it the newest of those that it can be compared with and that somebody answered."""
+    newest = open_run(LATEST, runs_dir, loads=False)
+    runs = list_runs(newest.parent)
+    for path in (path for path in runs[runs.index(newest) + 1 :] if has_answer(path, loads=False)):
+        with suppress(ClawgaugeError):
+            compare_runs(path, newest, wishes._replace(rules=()))
+            return str(path), str(newest)
+    raise ConfigError(f"no run before {newest.name} can be compared with it: `clawgauge history` lists all")
 
 
 def _open_runs(words: str, runs_dir: Path | None) -> list[Path]:

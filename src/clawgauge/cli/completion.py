@@ -1,8 +1,7 @@
 """Print what makes a shell complete verbs, options, runs, targets and suites.
 
 In ~/.bashrc: eval "$(clawgauge completion bash)"; in ~/.zshrc the same with zsh;
-in ~/.config/fish/config.fish: clawgauge completion fish | source
-"""
+in ~/.config/fish/config.fish: clawgauge completion fish | source"""
 
 from __future__ import annotations
 

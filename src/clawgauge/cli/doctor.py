@@ -1,7 +1,6 @@
 """Say what can be reached from here: Ollama and its models, keys, the claude CLI, the embedded model.
 
-Asks servers only about themselves; no model is called and nothing costs money.
-"""
+Asks servers only about themselves; no model is called and nothing costs money."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
 from clawgauge.plan import Plan
-from clawgauge.prices import Price, Tokens, cost_usd
+from clawgauge.prices import Price, Tokens, cost_usd, is_free
 from clawgauge.records import GroupSummary, Prompt, Target
 from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
@@ -34,8 +34,7 @@ PROMPTS_FOR_DROP, _P_SEEN = 170, 0.8
 
 class Foresight(NamedTuple):
     """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1. Asked only until that
-    is decided, half of such models take at most `median` prompts (None: more than the plan has).
-    """
+    is decided, half of such models take at most `median` prompts (None: more than the plan has)."""
 
     rate: float
     median: int | None
@@ -106,10 +105,12 @@ def plan_lines(plan: Plan) -> list[str]:
     turns = "; the targets take turns at every prompt" if settings.interleave else ""
     lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"]
     for target, each in calls.items():
-        known = "time unknown (not measured here yet)"
+        unpriced = each.usd is None and not is_free(plan.provider(target.provider).describe())
+        known = f"time {'and cost ' if unpriced else ''}unknown (not measured here yet)"
         if each.seconds is not None:
-            basis = f"as measured here before, {plural(each.n_past, 'call')}"
-            known = f"about {format_duration(each.seconds * 1000)}{_word_usd([each])} ({basis})"
+            cost = ", cost unknown" if unpriced else _word_usd([each])
+            past = plural(each.n_past, "call")
+            known = f"about {format_duration(each.seconds * 1000)}{cost} (as measured here before, {past})"
         lines.append("; ".join([f"  {target.label}: {plural(each.n, 'call')}, {known}", *each.left_out]))
     estimates = [each.seconds for each in calls.values() if each.seconds is not None]
     at_most = "at most " if settings.until_decided else ""
@@ -117,8 +118,7 @@ def plan_lines(plan: Plan) -> list[str]:
     if 0 < len(estimates) < len(calls):
         ending += f", and {len(calls) - len(estimates)} of unknown speed"
     n_calls = sum(each.n for each in calls.values())
-    lines.append(f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}")
-    return lines
+    return [*lines, f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}"]
 
 
 def _word_usd(calls: Iterable[ExpectedCalls]) -> str:
@@ -134,8 +134,8 @@ def foresight_lines(plan: Plan) -> list[str]:
         power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
         at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
         more = f"; {PROMPTS_FOR_DROP} prompts in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
-        prompts = plural(n_prompts, "prompt")
-        lines.append(f"compare: if a model drops by 10 points, {prompts} show it in {at_least}{power} of cases{more}")
+        shown = plural(n_prompts, "prompt shows", "prompts show")
+        lines.append(f"compare: if a model drops by 10 points, {shown} it in {at_least}{power} of cases{more}")
     return lines
 
 
@@ -195,7 +195,7 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
         n, n_past = agenda.n_open, sum(group.n_success for group in groups)
         if n_past:
             past_ms = sum((group.latency_ms.mean or 0.0) * group.n_success for group in groups)
-            seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 1)
+            seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 3)
             call_usd = _call_usd(groups, plan.prices.get(target))
         usd = None if call_usd is None else round(call_usd * n, 6)
         expected[target] = ExpectedCalls(n, n_past, seconds, usd, agenda.left_out)

@@ -1,7 +1,6 @@
 """Write the results of one or more runs as one flat table: CSV, Parquet or JSON Lines, one row per result.
 
-Several runs stack: the column run_id tells them apart. The columns are in docs/export.md.
-"""
+Several runs stack: the column run_id tells them apart. The columns are in docs/export.md."""
 
 from __future__ import annotations
 

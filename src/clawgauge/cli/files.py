@@ -55,7 +55,7 @@ def tell_unreadable(n_lines: int) -> int:
 
 
 @contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
+def output_file(path: Path, instead: str = "choose another place with -o") -> Iterator[BinaryIO]:
     """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
     try:
         if is_run_folder(path.parent):
@@ -70,15 +70,15 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         said = error.strerror or str(error)
         if error.errno in FULL:
             raise DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.") from error
-        raise ConfigError(f"Cannot write {path} ({said}); choose another place with -o.") from error
+        raise ConfigError(f"Cannot write {path} ({said}); {instead}.") from error
 
 
-def write_output(path: Path | None, text: str) -> None:
+def write_output(path: Path | None, text: str, *instead: str) -> None:
     """`text` as the whole of the file that was named, in UTF-8, or to standard output where none was."""
     if path is None:
         sys.stdout.write(text)
         return
-    with output_file(path) as file:
+    with output_file(path, *instead) as file:
         file.write(text.encode("utf-8", "replace"))
 
 
@@ -95,7 +95,7 @@ def render(
     from clawgauge.reports.terminal import as_text, paint
 
     stream = stream or sys.stdout
-    return paint(as_text(sections, columns_of(stream) or width), stream, os.environ)
+    return paint(as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8"), stream, os.environ)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
@@ -109,8 +109,7 @@ def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSumm
 
 def refill_command(path: Path, config_file: Path | None = None) -> str:
     """The command that asks again what was not answered, with the `config_file` that the user named just now. The run
-    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full.
-    """
+    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full."""
     # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
     budget: list[str] = []
     for event in Run.open(path).events:

@@ -1,8 +1,7 @@
 """Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio, vLLM, keys, claude.
 
 Servers are asked only about themselves, on their usual ports of this machine. What costs money is named in the file,
-but not asked until you take the mark off.
-"""
+but not asked until you take the mark off."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from clawgauge.cli.files import write_output
 from clawgauge.cli.preflight import probe_all
 from clawgauge.cli.process import DONE, keep_secrets, run_async, tell
 from clawgauge.config.providers import find_secrets, provider_settings
@@ -22,7 +22,6 @@ from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable
 from clawgauge.errors import ConfigError
 from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
-from clawgauge.small_file import replacing
 from clawgauge.words import list_names, plural
 
 EXAMPLES = """\
@@ -59,8 +58,7 @@ def execute(arguments: argparse.Namespace) -> int:
     # A key is found here, whether or not its vendor can be reached just now.
     probes = [one for one in run_async(probe_all(settings.values())) if one.reachable or settings[one.provider].api_key]
     text = redact(write_configuration(probes, servers))
-    with replacing(path) as file:
-        file.write(text.encode())
+    write_output(path, text, "go where you may write")
     write_trusted(environ, {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()})
     for probe in probes:
         named = list_names([model.name for model in probe.models], _MAX_TARGETS) or ("" if probe.reachable else "a key")

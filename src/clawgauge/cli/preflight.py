@@ -1,6 +1,5 @@
 """Before a run: what can be told of its targets free of charge. A wrong name is a slip; what is down is evidence, which
-the run records; a server's list of models is only a hint.
-"""
+the run records; a server's list of models is only a hint."""
 
 from __future__ import annotations
 

@@ -165,8 +165,7 @@ def machine_failure(fault: BaseException) -> ClawgaugeError | None:
 
 class Interrupted(KeyboardInterrupt):
     """What a signal raises in plain code: of a plain `KeyboardInterrupt` that passes through code made from a string,
-    as every dataclass is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT.
-    """
+    as every dataclass is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT."""
 
 
 def _loading_a_module() -> bool:

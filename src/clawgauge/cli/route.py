@@ -149,7 +149,8 @@ def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run
 def _write_reasons(named: Path | None, folder: Path, made_for: str, decision: Decision, made: Routing) -> None:
     path, now = named or folder / f"routing_{made_for}.md", datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        write_output(path, render_reasons(_NAMES[made_for], decision, made, generated_at=now))
+        reasons = render_reasons(_NAMES[made_for], decision, made, generated_at=now)
+        write_output(path, reasons, "name a place with --reasons")
     except (RunFolderError, ConfigError, DiskFailure) as failure:
         if named is not None:
             raise

@@ -1,7 +1,6 @@
 """Ask models the prompts of one or more suites and record every answer in RUNS_DIR/RUN_ID/.
 
-Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr.
-"""
+Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Show a run's summary, or one call in full: prompt, answer, verdict, attempts, timings.
 
-CALL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown.
-"""
+CALL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Look at all runs in a browser: each run's answer and report, two beside each other, and a run as it goes on.
 
-Prints the address on stdout and serves until interrupted, to this machine alone. It changes nothing.
-"""
+Prints the address on stdout and serves until interrupted, to this machine alone. It changes nothing."""
 
 from __future__ import annotations
 

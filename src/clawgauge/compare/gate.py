@@ -1,8 +1,7 @@
 """The gate: rules that a change must not break.
 
 A rule names what must *not* happen: `objective_pass_rate<-0.05` is broken when B's rate is more than 0.05 below A's. A
-rate that has a paired test is that of the paired prompts: what one side left unanswered must not flatter the other.
-"""
+rate that has a paired test is that of the paired prompts: what one side left unanswered must not flatter the other."""
 
 from __future__ import annotations
 

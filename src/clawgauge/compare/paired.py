@@ -2,8 +2,7 @@
 
 A machine has moods that last for minutes. Calls made side by side (`run --interleave`) share them, so the ratios of
 their times can be told from luck; with three runs a side the moods can be measured. With less, nobody can tell a model
-from a mood.
-"""
+from a mood."""
 
 from __future__ import annotations
 
@@ -60,7 +59,8 @@ def measure_rate(
         if fixed_size:
             interval = stats.paired_rate_interval(moved, single=single, alpha=alpha)
             smallest = stats.smallest_rate_change(moved, alpha=alpha)
-            reason = f"{len(moved)} independent prompts are too few to tell any change from luck"
+            few = plural(len(moved), "independent prompt is", "independent prompts are")
+            reason = f"{few} too few to tell any change from luck"
         return PairedRate(
             n_prompts=len(trials), only_a=only_a, only_b=only_b, difference=difference, p=p, p_holm=p,
             n_trials_a=sum(a.trials for _, a, _ in trials), n_trials_b=sum(b.trials for _, _, b in trials),

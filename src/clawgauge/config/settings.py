@@ -1,8 +1,7 @@
 """Flags, environment and clawgauge.toml made into one `Settings`, each option checked.
 
 The long options of `run` and `[run]` of the file are the same words. A file that nobody has named counts in full only
-where the user has vouched for it, by place and content: a link to it, a copy and a changed one are not trusted.
-"""
+where the user has vouched for it, by place and content: a link to it, a copy and a changed one are not trusted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The driver's side: who is there, which targets they have, the work handed out, and the one folder written.
 
 What a node sends is trusted no more than what a server sends: it may only add records of its own targets, of cells that
-were planned and have none, and files and events by names that are known.
-"""
+were planned and have none, and files and events by names that are known."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ async def probe_nodes(configuration: Configuration, names: Sequence[str], tell: 
 async def join(plan: Plan, config: Configuration, names: Sequence[str], tell: Tell, *, together: bool = False) -> Plan:
     """The plan with the providers of these nodes, which run it. Who cannot be had is refused: nothing is paid for.
 
-    With `together`, a provider without a node's name before it is one that all of them ask at once.
-    """
+    With `together`, a provider without a node's name before it is one that all of them ask at once."""
     members = find_members(config, names)
     if plan.settings.interleave:
         what = "--swap changes between models" if together else "--interleave takes turns"

@@ -2,8 +2,7 @@
 
 Everything is made of this machine's own environment: providers, keys, what is masked. What is recorded is on this disk
 before it is sent, and stays until the driver has it. A driver that is gone ends the asking: calls in flight come to
-their end, and are handed over when the run is gone on with.
-"""
+their end, and are handed over when the run is gone on with."""
 
 from __future__ import annotations
 

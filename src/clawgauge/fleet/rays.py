@@ -1,6 +1,5 @@
 """The machines of a Ray cluster as nodes. Ray lives in a process of its own, a bridge that is started as ssh would be:
-an actor on the machine runs the node program, and the bridge passes the lines on. As a program, this is that bridge.
-"""
+an actor on the machine runs the node program, and the bridge passes the lines on. As a program, this is that bridge."""
 
 from __future__ import annotations
 

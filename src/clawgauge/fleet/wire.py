@@ -1,7 +1,6 @@
 """What a driver and a node say to each other, one JSON object a line: nothing is pickled, and no key is among it.
 
-Names of providers are the node's own; the driver puts its name for the node before them.
-"""
+Names of providers are the node's own; the driver puts its name for the node before them."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A plan's part for one node: config.json, with nothing of the others, and what `Plan` and `OpenWork` add.
 
     `has` are the files that need not be sent. Of a load, `place` is (which node, of how many), and `origin_ns` when it
-    began by the node's wall clock.
-    """
+    began by the node's wall clock."""
 
     config: RunConfig
     asked: list[PromptKey]
@@ -61,8 +59,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing a driver says. `look`: what is there? `kept`: all that was sent of the work is on disk here.
 
     Of a load: `go`; `brief`, a call with nothing beside it by name, length and key; `mark`: how late were you? An order
-    of nothing at all ends it.
-    """
+    of nothing at all ends it."""
 
     ping: int | None = None
     look: bool = False
@@ -91,8 +88,7 @@ class Facts(msgspec.Struct, frozen=True):
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing a node says. `hello` tells version, Python, host and niceness, `pong` a ping's number and the wall
     clock there; `end`: nothing more comes of the work. Of a load: `left`, a client or an arrival that will not be heard
-    of again, and the answer to `mark`.
-    """
+    of again, and the answer to `mark`."""
 
     hello: tuple[str, str, str, int] | None = None
     pong: tuple[int, int] | None = None
@@ -115,8 +111,7 @@ class NodeLost(RequestError):
 class Member:
     """A node: the command that reaches it, and what is known once it was looked at.
 
-    `offset_ms` is how far its clock is ahead of ours, give or take `error_ms`, half the shortest round trip.
-    """
+    `offset_ms` is how far its clock is ahead of ours, give or take `error_ms`, half the shortest round trip."""
 
     name: str
     command: Sequence[str]

@@ -1,8 +1,7 @@
 """What is in a run folder, the one way to open it, bytes that last; one record as one line of JSON, with no secret.
 
 A run folder may come from anyone, so nothing in it is followed or waited for: a name is looked up in the folder's own
-descriptor (on Windows by its path, before and after), and only a regular file is read or written.
-"""
+descriptor (on Windows by its path, before and after), and only a regular file is read or written."""
 
 from __future__ import annotations
 
@@ -109,7 +108,10 @@ def folder_failure(path: Path, error: OSError) -> ClawgaugeError:
     if error.errno in FULL:
         return disk_failure(path, error)
     why = f"Cannot write to {path} ({error.strerror or error})"
-    return RunFolderError(f"{why}; check its permissions or choose another --runs-dir.")
+    instead = (
+        "work on a copy of the run (show only reads it)" if stat_file(path, CONFIG) else "choose another --runs-dir"
+    )
+    return RunFolderError(f"{why}; give this user leave to write there, or {instead}.")
 
 
 class Directory:

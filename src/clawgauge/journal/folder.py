@@ -2,8 +2,7 @@
 
 The kernel's lock is on the folder itself, which nobody can delete and make anew behind a writer's back, and on the file
 `.lock` as well: that tells who holds it, keeps out the versions that knew only the file, and is all there is where a
-system cannot lock folders. A held lock is an error at once; a killed process leaves a file that locks nothing.
-"""
+system cannot lock folders. A held lock is an error at once; a killed process leaves a file that locks nothing."""
 
 from __future__ import annotations
 

@@ -392,7 +392,7 @@ def locate_run(ref: str, runs_dir: Path, *, answered: bool = True, loads: bool =
             found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
             # What only looks like a run must not stand in front of those that are.
             if all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found):
-                if not answered or _has_answer(path, loads=loads):
+                if not answered or has_answer(path, loads=loads):
                     return path
                 runs.append(path)
         if runs:
@@ -405,17 +405,18 @@ def locate_run(ref: str, runs_dir: Path, *, answered: bool = True, loads: bool =
         if ref and is_run_folder(candidate):
             return candidate
     looked_for = f"{by_id} and ./{by_path}" if is_plain else str(by_path)
-    names = [path.name for path in list_runs(runs_dir)]
     hint = f"{runs_dir} holds no run; check --runs-dir."
-    if names:
-        containing = [name for name in names if ref and ref in name]
-        near = containing or difflib.get_close_matches(ref, names, n=_MAX_SUGGESTIONS, cutoff=0.5) or names
-        shown = ", ".join([*near[:_MAX_SUGGESTIONS], *(["…"] if len(near) > _MAX_SUGGESTIONS else [])])
-        hint = f"Runs in {runs_dir}: {shown}."
+    if names := [path.name for path in list_runs(runs_dir)]:
+        known = [LATEST, *names]
+        containing = [name for name in known if ref and ref in name]
+        near = containing or difflib.get_close_matches(ref, known, n=_MAX_SUGGESTIONS, cutoff=0.5)
+        names = near or names
+        shown = ", ".join([*names[:_MAX_SUGGESTIONS], *(["…"] if len(names) > _MAX_SUGGESTIONS else [])])
+        hint = f"Did you mean {shown}?" if near else f"Runs in {runs_dir}: {shown}."
     raise RunFolderError(f"There is no run {ref!r}: looked for {looked_for}. {hint}")
 
 
-def _has_answer(path: Path, *, loads: bool) -> bool:
+def has_answer(path: Path, *, loads: bool) -> bool:
     """Whether one of the first calls on record was answered: of a run that was dead, none is."""
     try:
         with open_file(path, RESULTS) as file:

@@ -19,6 +19,7 @@ from clawgauge.checks.tool_call import find_misfit, is_listed
 from clawgauge.child_processes import isolated_module, may_be_key
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.small_file import replacing
+from clawgauge.words import plural
 
 _NAMES = ["simple", "multiple", "parallel", "parallel_multiple", "irrelevance"]
 CATEGORIES = [*_NAMES, *(f"live_{name}" for name in _NAMES), "live_relevance"]
@@ -56,7 +57,7 @@ def write_suites(categories: Sequence[str], folder: Path, package: Path | None) 
                     with replacing(path) as file:
                         file.write(json.dumps(suite, ensure_ascii=False).encode())
                     names = f"; left out, for their schema refuses what they expect: {', '.join(left_out)}"
-                    yield f"{path}: {len(prompts)} cases{names if left_out else ''}"
+                    yield f"{path}: {plural(len(prompts), 'case')}{names if left_out else ''}"
         except _UNUSABLE as fault:
             raise ConfigError(f"the package of bfcl-eval cannot be used: {fault}") from fault
 

@@ -1,8 +1,7 @@
 """The moments of a history: what the model saw each time, what it did, and which are worth asking about again; and the
 suite made of them: masked, what several share written once, for its owner's eyes alone.
 
-A request is not stored: it is rebuilt from the records before the answer.
-"""
+A request is not stored: it is rebuilt from the records before the answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """OpenClaw's sessions as they lie on disk: JSON Lines up to 2026.7, SQLite from 2026.8 on.
 
 Not a byte of a store changes: not even a lock is taken on a database. A store may be anyone's: sizes are bounded, links
-below the state folder are not followed, and every value is looked at before it is used.
-"""
+below the state folder are not followed, and every value is looked at before it is used."""
 
 from __future__ import annotations
 

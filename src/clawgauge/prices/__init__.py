@@ -1,8 +1,7 @@
 """What a call costs: a dated, sourced table, looked up by the exact name of a model, and one formula.
 
 A dated model name and its alias have been sold at different prices, so each is its own entry or none. What is not in
-the table, has no counts, or is longer than the price holds for has no cost here, which is not a cost of zero.
-"""
+the table, has no counts, or is longer than the price holds for has no cost here, which is not a cost of zero."""
 
 from __future__ import annotations
 

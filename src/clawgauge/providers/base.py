@@ -1,8 +1,7 @@
 """The whole contract between the runner and a provider: one attempt at one call; and how a provider is found by name.
 
 A plug-in, found through the `clawgauge.providers` entry points, is an equal. The table of those of this package only
-spares the common case a search through every installed package, which takes longer than all else a dry run does.
-"""
+spares the common case a search through every installed package, which takes longer than all else a dry run does."""
 
 from __future__ import annotations
 

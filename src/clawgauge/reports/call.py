@@ -31,7 +31,7 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
         blocks["expected"] = json.dumps(prompt.validator, ensure_ascii=False)
     blocks["reasoning"] = cut_text(result.reasoning_text or "", _TEXT_CHARS)
     blocks["answer"] = cut_text(result.raw_output, _TEXT_CHARS)
-    told = [f"── {name}\n{clean_lines(text)}" for name, text in blocks.items() if text]
+    told = [f"-- {name}\n{clean_lines(text)}" for name, text in blocks.items() if text]
     return "".join([f"{clean_cell(head)}\n", *told, "\n"])
 
 

@@ -14,7 +14,7 @@ from clawgauge.compare.findings import METRICS, Comparison, Difference, Flip, Pa
 from clawgauge.compare.sides import label_prompt
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, word_unreadable
+from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, name_models, word_unreadable
 from clawgauge.words import ABSENT, format_date, format_money, format_ms, format_p, format_percent, list_names, plural
 
 TESTS = {
@@ -32,7 +32,7 @@ FIGURE_TITLES = {
 }  # fmt: skip
 _DIGITS = {"rate": 3, "tps": 1}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
-_MAX_CELL, _MAX_NAMED = 200, 10
+_MAX_CELL, _MAX_NAMED, _FEW = 200, 10, 3
 _REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_CHARS = 10_000
 _FIGURE_COLUMNS = (
@@ -53,7 +53,7 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
         f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
         for letter, side in (("A", comparison.a), ("B", comparison.b))
     ]
-    sections = [Section("", [Prose(sides)])]
+    sections = [Section("", [Prose(sides)]), Section("", [Prose(list(say_overall(comparison.pairs)))])]
     for pair in comparison.pairs:
         # Explained once, under the first of them.
         legend = _FIGURE_LEGEND if pair is comparison.pairs[0] else {}
@@ -66,6 +66,21 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
     gate = Table([_GATE_COLUMNS[n] for n in kept], [[rule[n] for n in kept] for rule in rules], bare=True)
     sections.append(Section(f"gate: {'failed' if comparison.gate_failed else 'passed'}", [gate]))
     return [*sections, Section("worth knowing", [Points(closing_notes(comparison))])]
+
+
+def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
+    """`passed: fewer in B (llama3.2:3b), no change seen (a, b, c and 2 more)`; and of the latency, where compared."""
+    names = name_models(pair.target_b for pair in pairs)
+    for title, more, less in (("passed", "more in B", "fewer in B"), ("latency", "higher in B", "lower in B")):
+        told: dict[str, list[str]] = {less: [], more: []}
+        for pair in pairs:
+            found = pair.rates.get("objective_pass_rate") if title == "passed" else pair.latency_ms
+            if found is not None:
+                moved = more if (found.difference or 0) > 0 else less
+                word = moved if found.verdict == "changed" else found.verdict.replace("_", " ")
+                told.setdefault(word, []).append(names[pair.target_b])
+        of = {word: f" ({list_names(who, _FEW)})" if len(pairs) > 1 else "" for word, who in told.items() if who}
+        yield from [f"{title}: {', '.join(map(''.join, of.items()))}"] if of else []
 
 
 def _findings(pair: PairComparison) -> list[Section]:
@@ -121,9 +136,8 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
             mark = INDICATIVE if figure.name == "p95_ms" and has_thin_tail(pair) else ""
-            over_a, over_b = ("> " if side in figure.beyond else "" for side in ("a", "b"))
-            sides = over_a + say_figure(figure.name, figure.a), over_b + say_figure(figure.name, figure.b)
-            yield f"{FIGURE_TITLES[figure.name]}{mark}", *sides, "", "", "", ""
+            a, b = (say_figure(figure.name, getattr(figure, side), beyond=side in figure.beyond) for side in "ab")
+            yield f"{FIGURE_TITLES[figure.name]}{mark}", a, b, "", "", "", ""
 
 
 def _verdict(found: Paired) -> tuple[str, str]:
@@ -159,7 +173,7 @@ def say_points(rate: PairedRate) -> str:
     if rate.difference is None:
         return ABSENT
     bounds = f" [{words.signed(rate.ci_holm[0] * 100)}, {words.signed(rate.ci_holm[1] * 100)}]" if rate.ci_holm else ""
-    return f"{words.signed(rate.difference * 100)} points{bounds}"
+    return f"{words.in_points(rate.difference)}{bounds}"
 
 
 def say_shift(shift: findings.PairedShift) -> str:
@@ -170,9 +184,9 @@ def say_shift(shift: findings.PairedShift) -> str:
     return f"{words.signed((shift.ratio - 1) * 100)}%" + (f" [{', '.join(ends)}]" if ends else "")
 
 
-def say_figure(name: str, value: float | None) -> str:
-    if value is None:
-        return ABSENT
+def say_figure(name: str, value: float | None, *, beyond: bool = False) -> str:
+    if value is None or beyond:
+        return ABSENT if value is None else words.format_beyond(value)
     unit = METRICS[name].unit
     in_words = {"ms": format_ms, "usd": format_money}.get(unit)
     return in_words(value) if in_words else words.rounded(value, _DIGITS.get(unit, 0))

@@ -1,7 +1,6 @@
 """A report as a list of sections, said once: `as_markdown` is here, `terminal.as_text` lays the same out as text.
 
-Whatever stands in a part may be a stranger's words: each renderer makes them harmless for its own place.
-"""
+Whatever stands in a part may be a stranger's words: each renderer makes them harmless for its own place."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ class Column(NamedTuple):
 
     `fixed` cells are never touched, `cut` ones lose their end, `wrapped` ones take more lines, a `name` loses its
     middle, a `target` its provider first; a `mark` stands close to the next. A column `below` is none there: it stands
-    under its row, two of them beside each other.
-    """
+    under its row, two of them beside each other."""
 
     heading: str
     align: Literal["left", "right"] = "left"
@@ -35,8 +33,7 @@ class Table:
 
     `yielding` names the columns to leave out where it is narrow, the first first. A `grouped` table's first column
     stands above the rows that share it. `bare` has no headings, `ruled` a line under them. `legend` explains marks and
-    columns, each where it is to be seen.
-    """
+    columns, each where it is to be seen."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]

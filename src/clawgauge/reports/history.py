@@ -11,7 +11,7 @@ from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, name_models, word_unreadable
-from clawgauge.words import ABSENT, format_date, format_ms, format_rate, list_names, plural
+from clawgauge.words import ABSENT, format_beyond, format_date, format_ms, format_rate, list_names, plural
 
 BY_NEWEST = ", each model by its newest run that can tell"
 _MAX_IDS, _MAX_TARGETS, _MAX_NAME, _MAX_PASSES, _MAX_SERIES = 8, 3, 60, 120, 20
@@ -91,7 +91,8 @@ def _suites(names: Sequence[str]) -> str:
 
 
 def _time(point: Point, name: Literal["p50", "p95"]) -> str:
-    return ("> " if name in point.beyond else "") + format_ms(point.p50_ms if name == "p50" else point.p95_ms)
+    value_ms = point.p50_ms if name == "p50" else point.p95_ms
+    return format_beyond(value_ms) if value_ms and name in point.beyond else format_ms(value_ms)
 
 
 def _pass_rate(point: Point) -> str:

@@ -15,7 +15,7 @@ from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
 from clawgauge.routing.decision import Decision, Routing, Standing
 from clawgauge.secrets import mask_shapes
-from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, rounded
+from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, plural, rounded
 
 _VALUE_CHARS = 400
 _COLUMNS = (
@@ -91,7 +91,7 @@ def describe_forecast(forecast: ChainForecast) -> Section:
         ("p50", _ms(forecast.p50_ms, forecast.p50_ci95)),
         ("p95", _ms(forecast.p95_ms, forecast.p95_ci95) + (INDICATIVE if thin else "")),
         ("cost", cost),
-        ("answered", f"{forecast.n_answered}/{n} paired calls: {shares}"),
+        ("answered", f"{forecast.n_answered} of {plural(n, 'paired call')}: {shares}"),
         ("outages", f"{together}, if all on one machine or of one vendor fail together"),
     ]
     figures = Table((Column("figure"), Column("forecast", narrow="wrapped")), rows, bare=True)

@@ -101,8 +101,7 @@ def _rate(rate: RateWithInterval | TaskSummary | ToolUse | None) -> str:
 
 def _source(use: ToolUse) -> str:
     """Which prompts a tier rests on, and how the calls came, kinds that did not occur left out: `prompts that offer
-    tools in agent; calls seen: 5 text (5 xml); 1 answer without any`. An answer may hold several.
-    """
+    tools in agent; calls seen: 5 text (5 xml); 1 answer without any`. An answer may hold several."""
     channels, kind = use.channels, "prompts that offer tools" if use.source == "native" else "text prompts"
     formats = ", ".join(f"{n} {name}" for name, n in use.formats.items())
     counts = {
@@ -325,8 +324,7 @@ def describe_summary(
     """What a terminal shows: a line a model, the answer for each job, what went wrong, what to do next.
 
     The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a run that is
-    `unfinished` no other run is proposed: it may tell by itself.
-    """
+    `unfinished` no other run is proposed: it may tell by itself."""
     if summary.capacity:
         return [Section("", [Prose([f"run {summary.run_id}"])]), *describe_capacity(summary)]
     groups = best_first(summary.models, summary.jobs)
@@ -354,7 +352,7 @@ def describe_summary(
 
 
 def _timing(groups: Sequence[GroupSummary]) -> Prose:
-    clocks = [group.clock for group in groups if group.clock is not None]
+    clocks = [group.clock for group in groups if group.clock is not None and group.n_success]
     flagged, watched = sum(clock.n_flagged for clock in clocks), sum(clock.n_watched for clock in clocks)
     busy = any(clock.busy for clock in clocks)
     if not busy and flagged <= _TOLERATED_SHARE * watched:

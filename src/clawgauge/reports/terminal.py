@@ -1,7 +1,6 @@
 """A report as plain text: tables that fit the terminal, sentences broken between words, answers side by side.
 
-Apart from the rest because `rich`, which lays the tables out, takes a tenth of a second to load.
-"""
+Apart from the rest because `rich`, which lays the tables out, takes a tenth of a second to load."""
 
 from __future__ import annotations
 
@@ -9,15 +8,16 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, zip_longest
-from typing import TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal, display_width, wrap
-from clawgauge.reports.document import Column, Commands, Part, Points, Section, Table, pad, shown
+from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, pad, shown
 from clawgauge.reports.words import short_names
 from clawgauge.words import ABSENT, list_names, plural
 
@@ -28,7 +28,8 @@ _GUTTER = " │ "
 _MAX_ANSWER_LINES = 40
 # Our own signs, for streams that have no such characters.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "†": "*", "–": "-", "─": "-", "×": "x", "·": "/", "→": "->", "…": "...",
-                        "±": "+-"})  # fmt: skip
+                        "±": "+-", "−": "-"})  # fmt: skip
+_PLAIN_LINES = str.maketrans("─│…", "-|~")  # what laying out adds, in as many columns
 # A column and its cells.
 _Lane: TypeAlias = tuple[Column, Sequence[str]]
 _TONES = {"✓": 32, "✗|none of these": 31, r"(?<=\s)\?(?=\s)|cannot tell yet": 33}
@@ -37,7 +38,7 @@ _TONES = {"✓": 32, "✗|none of these": 31, r"(?<=\s)\?(?=\s)|cannot tell yet"
 def paint(text: str, stream: TextIO, environ: Mapping[str, str]) -> str:
     """The marks in colour where a person looks at a terminal that has some; each mark says the same without it."""
     if not (stream.encoding or "utf-8").lower().startswith("utf"):
-        text = text.translate(_PLAIN)
+        text = text.translate(_PLAIN_LINES)
     if not stream.isatty() or environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
         return text
     for mark, colour in _TONES.items():
@@ -45,11 +46,27 @@ def paint(text: str, stream: TextIO, environ: Mapping[str, str]) -> str:
     return text
 
 
-def as_text(sections: Sequence[Section], width: int | None = None) -> str:
+def _spelt(one: Any, encoding: str) -> Any:
+    """All text in `one` with what `encoding` has: our own signs in plainer ones, other characters as escapes."""
+    if isinstance(one, str):
+        return one.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    if isinstance(one, Mapping):
+        return {_spelt(key, encoding): _spelt(value, encoding) for key, value in one.items()}
+    if isinstance(one, Table | Prose):
+        return replace(one, **_spelt(vars(one), encoding))
+    if isinstance(one, Sequence):
+        spelt = [_spelt(part, encoding) for part in one]
+        return type(one)(*spelt) if isinstance(one, Column | Section) else spelt
+    return one
+
+
+def as_text(sections: Sequence[Section], width: int | None = None, encoding: str = "utf-8") -> str:
     """The sections in a terminal of `width` columns; without one, tables and lists are as wide as they are."""
     room = None if width is None else max(_NARROWEST, width)
+    # Before anything is measured: an escape is longer than what it stands for.
+    known = sections if encoding.lower().startswith("utf") else _spelt(sections, encoding)
     blocks = []
-    for title, parts in shown(sections):
+    for title, parts in shown(known):
         lines = [clean_cell(title)] if title else []
         for part in parts:
             lines += _part(part, room)

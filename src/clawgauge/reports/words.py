@@ -1,6 +1,5 @@
 """What is recorded of a run and a model in words, each figure with the n it rests on; and the three questions that
-everyone asks of a run, answered: for all reports.
-"""
+everyone asks of a run, answered: for all reports."""
 
 from __future__ import annotations
 
@@ -81,7 +80,8 @@ def word_tier(use: ToolUse) -> str:
     if use.p_tier is not None and use.tier is not None:
         said += f"; Tier {use.tier}, {format_percent(use.p_tier[use.tier - 1])} sure"
     if use.n_eff is not None and use.n_eff < use.n:
-        said += f"; {use.n} answers, but repeats are alike: as good as {words.rounded(use.n_eff)} independent ones"
+        independent = plural(int(words.rounded(use.n_eff)), "independent one")
+        said += f"; {use.n} answers, but repeats are alike: as good as {independent}"
     return said
 
 
@@ -95,8 +95,7 @@ def word_recommendation(use: ToolUse) -> str:
 
 def word_balance(balance: CallBalance | None) -> str:
     """Empty where only one of the two was asked for. Restraint is another thing, a right answer without a call: so
-    here the calls are counted, not the abstentions.
-    """
+    here the calls are counted, not the abstentions."""
     if balance is None or balance.rate is None:
         return ""
     uncalled_for = format_rate(balance.n_no_call - balance.k_no_call, balance.n_no_call)
@@ -114,8 +113,9 @@ def context_rows(summary: RunSummary) -> list[list[str]]:
             show = format_latency if one.what == "first_token" else show
             change = plural(one.n, "prompt")
             if one.p is not None:
-                ends = [f"{x * 100:+.0f}".replace("-", "−") for x in (one.in_context - one.bare, *(one.ci95 or ()))]
-                change = f"{ends[0]} points ({' to '.join(ends[1:])}), {words.word_p(one.p)}, {change}"
+                between = " to ".join(words.signed(end * 100) for end in one.ci95 or ())
+                moved = f"{words.in_points(one.in_context - one.bare)} ({between})".replace("-", "−")
+                change = f"{moved}, {words.word_p(one.p)}, {change}"
             what = called.get(one.what, one.what.replace("_", " "))
             rows.append([names[group.target.label], what, show(one.bare), show(one.in_context), change])
     return rows
@@ -134,7 +134,7 @@ def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval
     if value is None:
         return ABSENT
     if name in figures.beyond:
-        return f"> {words.rounded(value / 1000, 0 if value >= 10_000 else 1)} s"
+        return words.format_beyond(value)
     mark = INDICATIVE if name in figures.indicative else ""
     ends = getattr(figures, f"{name}_ci95") if interval else None
     between = f" ({words.rounded(ends[0], digits)}–{words.rounded(ends[1], digits)})" if ends else ""
@@ -250,8 +250,8 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
     silent, wrong = n_total - sum(g.n_success for g in groups), n_judged - sum(g.n_passed for g in groups)
     if not silent and not wrong:
         return Finding(question, f"Nothing: {plural(n_total, 'call')}, all answered, none failed.", unreadable)
-    parts = [f"{wrong} of {n_judged} judged answers failed" if wrong else "No judged answer failed"]
-    parts += [f"{silent} of {n_total} calls brought no answer" if silent else "every call was answered"]
+    parts = [f"{wrong} of {plural(n_judged, 'judged answer')} failed" if wrong else "No judged answer failed"]
+    parts += [f"{silent} of {plural(n_total, 'call')} brought no answer" if silent else "every call was answered"]
     notes = []
     if violations:
         common = [(word_violation(code), n) for code, n in violations.most_common(_MAX_NAMED)]

@@ -20,7 +20,7 @@ from clawgauge.stats.proportions import lower_end
 from clawgauge.stats.tiers import effective_counts
 from clawgauge.summary.tool_use import word_lacking
 from clawgauge.verdict.jobs import BUILT_IN, FIT_ORDER, HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, MAIN_AGENT, judge_jobs
-from clawgauge.words import format_ms, format_percent, list_names, word_unasked
+from clawgauge.words import format_ms, format_percent, list_names, plural, word_unasked
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -124,7 +124,7 @@ def cite(evidence: Evidence) -> str:
 def word_agreement(evidence: Evidence) -> str:
     """How often a model did what the incumbent did, in words; empty where nobody asked."""
     own = evidence.group.agreement
-    return f"would replace the incumbent in {format_percent(own.rate)} of {own.n} moments" if own else ""
+    return f"would replace the incumbent in {format_percent(own.rate)} of {plural(own.n, 'moment')}" if own else ""
 
 
 @dataclass(frozen=True, slots=True)

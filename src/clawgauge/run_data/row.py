@@ -2,8 +2,7 @@
 
 A row's fields stand in the order they have on disk, because the decoder finds the next key fastest where it expects it.
 Every addition to the schema document has a default, so older folders decode too. Who needs more of a line reads the
-whole `Result` at its offset.
-"""
+whole `Result` at its offset."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 config.json says what was planned: a prompt carries a verdict unless its validator is `noop`. Prompts that it does not
 name (the first harness named none, a forced resume may add some) are read from the records: there a prompt carries a
-verdict if any record of it has one, and the scheduled cells are the recorded ones.
-"""
+verdict if any record of it has one, and the scheduled cells are the recorded ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Whether an attempt may be made: how long to wait after a failure, and what may still be spent.
 
 What an attempt can cost at most is worked out from the length of its request and its token limit; where that cannot be
-done, or has been shown to be wrong, the target's calls go one at a time.
-"""
+done, or has been shown to be wrong, the target's calls go one at a time."""
 
 from __future__ import annotations
 

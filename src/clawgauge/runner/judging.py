@@ -2,8 +2,7 @@
 
 A short answer is judged where it came in. A long one, and whatever runs in a simulated world, goes to a process of its
 own: hostile text can keep a detector, a C library or the simulated shell busy for minutes or crash it, and only a
-process can be ended then. It is isolated, its memory and processor time are bounded, and it is gone with us.
-"""
+process can be ended then. It is isolated, its memory and processor time are bounded, and it is gone with us."""
 
 from __future__ import annotations
 

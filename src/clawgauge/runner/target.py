@@ -1,8 +1,7 @@
 """One target's cells: who is in flight, who is retried, when the target has shown that it cannot answer.
 
 The broad `except`s of the package stand here, at the boundary of a call and of its judgement: whatever a provider
-throws, and whatever a check makes of an answer nobody foresaw, becomes a record.
-"""
+throws, and whatever a check makes of an answer nobody foresaw, becomes a record."""
 
 from __future__ import annotations
 

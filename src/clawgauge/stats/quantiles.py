@@ -2,8 +2,7 @@
 
 Intervals are equal-tailed, so each end is a bound in its own right. Calls of one prompt, or of variants of it, are
 alike: with these told, an interval is Woodruff's (1952), its ranks those of as many independent calls as the share up
-to the percentile is worth, fewer where there are few families (Korn & Graubard 1998).
-"""
+to the percentile is worth, fewer where there are few families (Korn & Graubard 1998)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Some evidence may be looked at after every answer. An e-process is wealth from fair bets against a hypothesis: were that
 true, the wealth would ever grow to 1/α with a chance of at most α (Ville 1939), wherever one stops. The bets are
 likelihood ratios averaged over a flat prior on the rates that the hypothesis excludes (Robbins 1970; Howard et al.
-2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet stays fair.
-"""
+2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet stays fair."""
 
 from __future__ import annotations
 

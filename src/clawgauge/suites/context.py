@@ -1,7 +1,6 @@
 """What a prompt stands in: the conversation it goes on from, with every result behind its call; the tools on offer; and
 an agent's own prompt, captured once (`clawgauge capture`). That file is JSON for its owner's eyes alone; secrets are
-masked before it is written, and by shape once more on reading.
-"""
+masked before it is written, and by shape once more on reading."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Other values for the same prompt (`draw`; drawing 0 leaves all as written), long texts to find something in (`long`),
-and several prompts made of one (`variants`). One number, one text, on every machine: the choices are hashes.
-"""
+and several prompts made of one (`variants`). One number, one text, on every machine: the choices are hashes."""
 
 from __future__ import annotations
 

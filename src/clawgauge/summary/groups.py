@@ -1,8 +1,7 @@
 """Rows in, compact columns out, and all of one target's seen as one.
 
 Categories, and times in whole milliseconds, are tallied: a million records cost the memory of their distinct values.
-Rows are taken in batches, column by column: a record costs a few list steps in C instead of thirty lines of Python.
-"""
+Rows are taken in batches, column by column: a record costs a few list steps in C instead of thirty lines of Python."""
 
 from __future__ import annotations
 

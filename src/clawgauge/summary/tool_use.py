@@ -71,11 +71,12 @@ def _word_caution(
     held_back = [o for o in offered if o.prompt in schedule.restraint]
     uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
     n, wrong = sum(o.n for o in held_back), made - arguments.k
-    phrases = [f"it called a tool in {uncalled} of {n} answers where none was wanted"] if uncalled else []
+    phrases = [f"it called a tool in {uncalled} of {plural(n, 'answer')} where none was wanted"] if uncalled else []
     if arguments.n and rescued > made:
-        phrases.append(f"{rescued} of {arguments.n} calls were written as text and had to be rescued")
+        calls = plural(arguments.n, "call was", "calls were")
+        phrases.append(f"{rescued} of {calls} written as text and had to be rescued")
     if arguments.n and wrong > made * _OFTEN_WRONG:
-        phrases.append(f"{wrong} of {made} calls made had wrong arguments")
+        phrases.append(f"{wrong} of {plural(made, 'call')} made had wrong arguments")
     return "; ".join(phrases) or None
 
 

@@ -98,17 +98,17 @@ def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse
         repeats = plural(stop.n_not_needed, one, many)
         notes.append(f"{repeats} not needed: of a family of prompts one answer is evidence for a tier")
     if truncated := count_truncated(endings):
-        notes.append(f"{truncated} of {n_answered} replies were cut by the token limit (--max-tokens)")
-    n_ttft = group.describe("ttft_ms").n
-    if n_ttft < n_success:
-        notes.append(f"first-token times were not captured for {n_success - n_ttft} of {n_success} successful calls")
+        replies = plural(n_answered, "reply was", "replies were")
+        notes.append(f"{truncated} of {replies} cut by the token limit (--max-tokens)")
+    if (untimed := n_success - group.describe("ttft_ms").n) > 0:
+        notes.append(f"first-token times were not captured for {untimed} of {plural(n_success, 'successful call')}")
     # What the records warn of, one sentence a kind: the commonest wording, and how many calls are of that kind.
     warnings, kinds = group.warnings(), Counter[str]()
     for text, n in warnings.items():
         kinds[text.partition(":")[0]] += n
     wordings = {text.partition(":")[0]: text for text, _ in reversed(warnings.most_common())}
     common = kinds.most_common(_MAX_RECORD_WARNINGS)
-    return [*notes, *(f"{wordings[kind]} ({n} of {n_total} calls)" for kind, n in common)]
+    return [*notes, *(f"{wordings[kind]} ({n} of {plural(n_total, 'call')})" for kind, n in common)]
 
 
 def word_violation(code: str) -> str:

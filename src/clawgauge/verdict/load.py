@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clawgauge.records import CapacitySummary, Fit, JobVerdict, StepSummary
 from clawgauge.stats.load import keeps_slo
-from clawgauge.words import format_latency, rounded
+from clawgauge.words import format_latency, plural, rounded
 
 _LIMITS = {
     "slots": " Limited by its slots: the rest wait in line.", "prefill": " Limited by prefill.",
@@ -50,7 +50,7 @@ def word_capacity(entry: CapacitySummary) -> str:
     if within is None or at is None:
         late = "no limit seen: " if keeps_slo(step) else "cannot tell, too many calls failed: "
         if n_late:
-            late = f"cannot tell, this program was late in {n_late} of {len(steps)} steps: "
+            late = f"cannot tell, this program was late in {n_late} of {plural(len(steps), 'step')}: "
         queue = "; the queue grew all the time" if step.growing else ""
         if closed:
             load = f"{late}{load}" if at is None else f"up to {load} before it slows down"

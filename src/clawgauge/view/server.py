@@ -2,8 +2,7 @@
 
 It listens on this machine alone. The address it prints holds a token, which becomes a cookie at the first request; a
 request by another name of the host (a page that has its own name point here), from another origin, or without the
-token is refused.
-"""
+token is refused."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ what a model wrote does so in the judging process.
 
     world = clawgauge.world.world.World({"files": {"/srv/a.log": "x"}})
     world.call("exec", {"command": "rm /srv/a.log"}).text     # what a model is shown
-    world.machine.effects                                     # [Effect("deleted", "/srv/a.log")]
-"""
+    world.machine.effects                                     # [Effect("deleted", "/srv/a.log")]"""
 
 import copy
 import functools

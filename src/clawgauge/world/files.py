@@ -1,7 +1,6 @@
 """The file system: a tree of files and directories in memory, with owners, modes and ages, and the disks they fill.
 
-A file is text, with `surrogateescape` for bytes that are not UTF-8; where only its size matters, `hidden_bytes` too.
-"""
+A file is text, with `surrogateescape` for bytes that are not UTF-8; where only its size matters, `hidden_bytes` too."""
 
 import hashlib
 import posixpath

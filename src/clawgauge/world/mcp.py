@@ -1,8 +1,7 @@
 """The tools of a prompt behind the Model Context Protocol, for a program that takes tools from MCP servers only.
 
 `python -m clawgauge.world.mcp SERVING.json` touches no file of the host but this one and a log of the calls. A task's
-calls change its simulated world; a prompt without a world gets one neutral line for every call.
-"""
+calls change its simulated world; a prompt without a world gets one neutral line for every call."""
 
 import contextlib
 import json

@@ -3,8 +3,7 @@
 bashkit takes a file system as a handle of C functions, and every operation of its shell is a call of ours. So even a
 file made and removed within one line is in the log. Each line gets a new shell, so that neither variables nor traps
 outlive it. A limit that is reached, and an option that is not simulated, is told to the model in words, whatever it
-does with standard error.
-"""
+does with standard error."""
 
 import contextlib
 import ctypes

@@ -284,7 +284,7 @@ def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(tmp_path: Path, slow: s
     found = compare_runs(write("a"), write("b"), Wishes(rules=[parse_rule(rule)]))
     assert [finding.outcome for finding in found.rules] == [outcome]
     shown = as_text(describe_comparison(found), 200)
-    assert "> 9000 ms" in shown and "p95 of all" in shown
+    assert "> 9.0 s" in shown and "p95 of all" in shown
 
 
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:

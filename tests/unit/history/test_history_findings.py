@@ -399,7 +399,7 @@ def test_a_tail_of_timeouts_is_longer_than_the_answers(tmp_path: Path) -> None:
     history = look(tmp_path)
     latest = history.trends[0].latest
     assert (latest.p50_ms, latest.p95_ms, latest.beyond) == (100, 9_000, ["p95", "p99"])
-    assert "> 9000 ms" in as_text(describe_history(history), 120)
+    assert "> 9.0 s" in as_text(describe_history(history), 120)
 
 
 def test_a_missing_cell_of_a_run_is_resumed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from clawgauge.errors import DiskFailure
 from clawgauge.journal import CellKey, iter_results
-from clawgauge.journal.disk import Directory, disk_failure
+from clawgauge.journal.disk import Directory, disk_failure, folder_failure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.run_data import Run
 
@@ -116,3 +116,11 @@ def test_a_place_that_may_not_be_written_is_not_said_to_be_full(tmp_path: Path) 
     """Room is asked for where there is none; a read-only place wants leave to write."""
     for number, way in ((errno.ENOSPC, "make room"), (errno.EROFS, "leave to write"), (errno.EACCES, "leave to write")):
         assert way in str(disk_failure(tmp_path, OSError(number, os.strerror(number))))
+
+
+def test_a_run_that_may_not_be_written_is_not_sent_to_another_runs_folder(tmp_path: Path) -> None:
+    """A new run can go elsewhere; one that is there needs leave, or a copy."""
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    assert "choose another --runs-dir" in str(folder_failure(tmp_path, error))
+    (tmp_path / "config.json").touch()
+    assert "a copy of the run" in (said := str(folder_failure(tmp_path, error))) and "--runs-dir" not in said

@@ -74,10 +74,13 @@ def test_near_ids_are_suggested(tmp_path: Path) -> None:
     """A mistyped id brings the ids it may have meant, and not the others."""
     for number, run_id in enumerate(["20260213_120000", "20260213_120500", "nightly"]):
         make_run(tmp_path, run_id, number)
-    with pytest.raises(RunFolderError, match=r"Runs in .*: nightly\.$"):
+    with pytest.raises(RunFolderError, match=r"Did you mean nightly\?$"):
         locate_run("nihgtly", tmp_path)
-    with pytest.raises(RunFolderError, match=r": 20260213_120500, 20260213_120000\.$"):
+    with pytest.raises(RunFolderError, match=r" 20260213_120500, 20260213_120000\?$"):
         locate_run("20260213", tmp_path)
+    for typed in ("lates", "Latest", "lastest"):
+        with pytest.raises(RunFolderError, match=r"Did you mean latest\?$"):
+            locate_run(typed, tmp_path)
 
 
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:

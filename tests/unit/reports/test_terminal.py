@@ -54,6 +54,19 @@ def answer(folder, width):
     return as_text([describe_models(summary.models, summary.jobs)], width)
 
 
+@every_row("width", [None, 60, 80, 120])
+def test_rows_line_up_on_a_stream_that_has_no_such_characters(width):
+    """An escape is longer than what it stands for: it is measured as it will be shown."""
+    names = ["通义千问:8b", "naïve", "日本語モデル→" * 4, "plain"]
+    columns = [Column("model → n", narrow="name"), Column("B − A", "right"), Column("why", narrow="wrapped")]
+    rows = [[name, "✓ 3", "a – b …"] for name in names]
+    sections = [Section("×", [Table(columns, rows, legend={"✓": "✓ fit"}, ruled=True)])]
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    title, header, rule, *shown, legend = paint(as_text(sections, width, "ascii"), stream, {}).splitlines()
+    assert f"{title} {header} {rule} {shown} {legend}".isascii() and legend == "+ fit" and len(shown) == len(names)
+    assert {line.index("+ 3") + 3 for line in shown} == {header.index("B - A") + 5}
+
+
 @every_row("width", [60, 80, 100, 120, 200])
 def test_a_name_keeps_what_tells_it_from_others(tmp_path, width):
     """A tag is part of a model's name in any width, and of a name too long for the table both ends are left."""
@@ -229,7 +242,7 @@ def test_what_is_true_of_several_models_is_told_once(tmp_path):
     plan = config([prompt("P0")], models=("a", "b", "c", "d"))
     folder = write_run(tmp_path / "run", [record("P0", model="a")], config=plan)
     text = as_text(describe_summary(summarize_folder(folder)))
-    assert "ollama_openai:b, ollama_openai:c and ollama_openai:d: 1 of 1 planned prompts were never asked" in text
+    assert "ollama_openai:b, ollama_openai:c and ollama_openai:d: 1 of 1 planned prompt was never asked" in text
     assert text.count("never asked") == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from clawgauge import words
 from clawgauge.journal import iter_results
 from clawgauge.records import CostSummary, Repeatability, RunOptions
 from clawgauge.reports.html.calls import CallColumns, TextStore
@@ -84,3 +85,11 @@ def test_what_is_worth_knowing_is_broken_between_words(tmp_path) -> None:
     narrow, piped = (text.partition("worth knowing\n")[2].partition("\n\n")[0] for text in texts)
     assert max(map(len, narrow.splitlines())) <= 60 and len(narrow.splitlines()) > len(piped.splitlines())
     assert narrow.split() == piped.split()
+
+
+def test_one_of_one_is_no_plural():
+    """What is counted agrees with its number, in points of a rate too."""
+    moved = {0.01: "+1 point", -0.0101: "-1 point", 0.0: "+0 points", 0.12: "+12 points"}
+    assert {share: words.in_points(share) for share in moved} == moved
+    assert words.word_unasked(0, 1) == "1 of 1 planned prompt was never asked"
+    assert words.word_unasked(1, 3) == "2 of 3 planned prompts were never asked"

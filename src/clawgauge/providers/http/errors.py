@@ -1,8 +1,7 @@
 """What servers really send: JSON as it comes, and what went wrong on the wire as a status of ours.
 
 Where a strict decoder has refused, one bad byte must not cost an answer: lone surrogates are read, stray bytes (as lone
-surrogates, which the record shows as U+FFFD), raw control characters in strings and absurdly long numbers.
-"""
+surrogates, which the record shows as U+FFFD), raw control characters in strings and absurdly long numbers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The calls of the page: counted in a first pass over the runs, chosen where they are too many, and embedded: foreign
-texts as JSON that cannot end its script, long ones cut, grouped and compressed.
-"""
+texts as JSON that cannot end its script, long ones cut, grouped and compressed."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ def _part(part: Part) -> str:
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Points):
-        return f"<ul>{''.join(f'<li>{text(line.strip())}</li>' for line in part.lines)}</ul>"
+        points = (f"<li{' class=within' if line.startswith(' ') else ''}>{text(line)}</li>" for line in part.lines)
+        return f"<ul>{''.join(points)}</ul>"
     if isinstance(part, Commands):
         return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
     return "".join(f"<p>{text(line.strip())}</p>" for line in part.lines)
@@ -41,11 +42,13 @@ def _part(part: Part) -> str:
 def _table(table: Table) -> str:
     below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
     beside = [place for place in range(len(table.columns)) if place not in below]
-    aligns = [f' class="{table.columns[place].align}"' for place in beside]
     headings = [column.heading for column in table.columns]
+    # Where there is no room for columns each figure stands beside its heading.
+    kinds = [f'class="{table.columns[place].align}" data-label="{text(headings[place])}"' for place in beside]
+    kind = f' class="{"bare" if table.bare else "many"}"' if len(beside) > 2 else ""
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        told = (f"<{tag}{side}>{text(cells[place])}</{tag}>" for place, side in zip(beside, aligns, strict=True))
+        told = (f"<{tag} {kind}>{text(cells[place])}</{tag}>" for place, kind in zip(beside, kinds, strict=True))
         return f"<tr>{''.join(told)}</tr>"
 
     head = "" if table.bare else f"<thead>{line('th', headings)}</thead>"
@@ -57,7 +60,7 @@ def _table(table: Table) -> str:
             columns = [f"<div><h3>{text(headings[n])}</h3><pre>{marked}</pre></div>" for n, marked in pair]
             rows.append(f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>')
     legend = "".join(f"<p>{text(line)}</p>" for line in table.explain(table.columns, table.rows))
-    return f'<div class="wide"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
+    return f'<div class="wide"><table{kind}>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
 
 
 def mark_differences(left: str, right: str) -> tuple[str, str]:

@@ -75,7 +75,7 @@ function latencyStrips(rows) {
       .map(
         (row) =>
           `${row.title}: median ${timeFigure(row.times, "p50")}, p95 ${timeFigure(row.times, "p95")}, ` +
-          `${row.n} calls, ${row.timeouts} timeouts`,
+          `${plural(row.n, "call")}, ${plural(row.timeouts, "timeout")}`,
       )
       .join("; "),
   );

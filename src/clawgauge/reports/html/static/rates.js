@@ -92,10 +92,27 @@ function drawCategories() {
       ),
   );
   const named = (name, label) => ({ name, label, class: "name", value: (row) => row[name] });
-  const names = [named("title", "Model"), named("suite", "Suite"), named("category", "Category")];
-  const columns = [...names, ...rateColumns(METRICS.pass, rows)];
+  const names = [named("suite", "Suite"), named("category", "Category")];
+  const columns = isPrinting
+    ? [...names, ...rateColumns({ label: "Passed, all models" }, []), named("others", "Not all passed by")]
+    : [named("title", "Model"), ...names, ...rateColumns(METRICS.pass, rows)];
   byId("categories").hidden = !rows.length;
-  fill("categories-table", rows.length ? sortableTable("Pass rate by category", columns, rows) : "");
+  const shown = isPrinting ? byCategory(rows) : rows;
+  fill("categories-table", rows.length ? sortableTable("Pass rate by category", columns, shown) : "");
+}
+
+// Paper has a row a category, and names those alone who did not pass all of it: not a row for every model.
+function byCategory(rows) {
+  return [...Map.groupBy(rows, (row) => JSON.stringify([row.suite, row.category])).values()].map((models) => ({
+    ...models[0],
+    k: models.reduce((sum, row) => sum + row.k, 0),
+    n: models.reduce((sum, row) => sum + row.n, 0),
+    ci: null,
+    others: models
+      .filter((row) => row.k < row.n)
+      .map((row) => `${row.title} ${row.k}/${row.n}`)
+      .join(", "),
+  }));
 }
 
 function rateBars(metric, rows) {
@@ -228,5 +245,5 @@ function rateColumns(metric, rows) {
     cell: (row) => interval(row.ci),
   };
   const asked = share("asked", "Of asked", (row) => row.asked);
-  return [share("rate", metric.label, (row) => row.n), low, ...(rows.some((row) => row.asked) ? [asked] : [])];
+  return [share("rate", metric.label, (row) => row.n), ...(rows.some((row) => row.ci) ? [low] : []), ...(rows.some((row) => row.asked) ? [asked] : [])];
 }

@@ -66,7 +66,7 @@ function firstTokenScatter(rows, shown) {
       .map(
         (row) =>
           `${row.title}: median first token ${milliseconds(row.ttft)}, whole answer ${milliseconds(row.e2e)}, ` +
-          `${row.calls.length} calls`,
+          `${plural(row.calls.length, "call")}`,
       )
       .join("; "),
   );
