@@ -285,12 +285,10 @@ def _place(word: str, cwd: str, keeps_slash: bool) -> str:
 _CALL = shape.Fields({"name": shape.some_text}, {"arguments": shape.an_object})
 _KEYS: dict[str, shape.Shape] = {
     "expected_calls": shape.ListOf(_CALL, "calls", most=tool_call.MAX_EXPECTED_CALLS),
-    "telling": shape.ListOf(shape.any_text, "words", least=0),
-    "tools_source": shape.choice("captured", "inferred"),
-    "effect": shape.an_object,
+    "telling": shape.ListOf(shape.any_text, "words", least=0), "effect": shape.an_object,
+    "tools_source": shape.choice("captured", "inferred"), **dict.fromkeys(("cwd", "incumbent"), shape.any_text),
     **dict.fromkeys(("no_call", "ask"), tool_call.only_true),
-    **dict.fromkeys(("cwd", "incumbent"), shape.any_text),
-}
+}  # fmt: skip
 AGREEMENT = shape.Fields({}, _KEYS, also=tool_call.check_together)
 
 

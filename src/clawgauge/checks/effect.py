@@ -15,7 +15,7 @@ from clawgauge.checks.detection.formats import find_structured
 from clawgauge.checks.detection.shell import Find, Vocabulary, load_lexicon, read_commands, split_segments
 from clawgauge.checks.speech import ON_COMMANDS, makes_up_result, refuses, why_not_meant
 from clawgauge.checks.tool_call import find_misfit, listed, parameters_by_tool, property_schema
-from clawgauge.checks.world_state import CONDITIONS, find_conflict, find_faults, find_forbidden
+from clawgauge.checks.world_state import CONDITIONS, find_conflict, find_faults, find_forbidden, find_impossible
 from clawgauge.records import ToolInvocation
 from clawgauge.world.world import World
 
@@ -58,7 +58,7 @@ def _variables(value: Any, place: str) -> None:
 
 
 def _find_idle(spec: Spec) -> tuple[str, str] | None:
-    if (conflict := find_conflict(spec)) or "output" in spec:
+    if (conflict := find_conflict(spec) or find_impossible(spec, spec.get("world", {}))) or "output" in spec:
         return conflict
     if not spec.get("expect"):
         return "expect", "is missing; give at least one condition there, or an 'output'"

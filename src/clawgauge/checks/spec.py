@@ -211,9 +211,11 @@ def re2_pattern(value: Any, place: str) -> None:
 
 def text_or_texts(value: Any, place: str) -> None:
     for index, item in enumerate(value if isinstance(value, list) else [value]):
+        here = f"{place}[{index}]" if isinstance(value, list) else place
         if not isinstance(item, str) or not item:
-            here = f"{place}[{index}]" if isinstance(value, list) else place
             raise refuse(here, "text that is not empty, or a list of texts", item)
+        if (pattern := pattern_in(item)) is not None:
+            re2_pattern(pattern, here)
 
 
 RULE_KEYS = ("contains_all", "contains_none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import ge, gt, le, lt
 from typing import Any, TypeVar
 
 from clawgauge.checks import spec as shape
@@ -203,12 +204,10 @@ _ARGUMENTS = shape.Named(_allowed_values, "allowed values")
 _CALL = shape.Fields({"name": shape.some_text}, dict.fromkeys(("arguments", "optional"), _ARGUMENTS), also=_find_both)
 TOOL_CALL_KEYS: dict[str, shape.Shape] = {
     "expected_calls": shape.ListOf(_CALL, "calls", most=MAX_EXPECTED_CALLS),
-    "order": shape.choice("any", "strict"),
-    "compare": shape.choice(*COMPARISONS),
-    "loose": shape.true_or_false,
-    "no_call": only_true,
-    "ask": only_true,
-}
+    "order": shape.choice("any", "strict"), "compare": shape.choice(*COMPARISONS), "loose": shape.true_or_false,
+    **dict.fromkeys(("no_call", "ask"), only_true),
+}  # fmt: skip
+_BOUNDS = {"minimum": lt, "maximum": gt, "exclusiveMinimum": le, "exclusiveMaximum": ge}
 
 
 def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
@@ -224,9 +223,15 @@ def judge_tool_call(spec: Mapping[str, Any], answer: Answer) -> Verdict:
 
 def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> None:
     """Raise `SuiteError`, naming the key, where a checked specification expects what `tools` do not allow."""
+    schemas = parameters_by_tool(tools)
+    if spec["type"] == "effect" and schemas:
+        from clawgauge.checks.detection.shell import load_lexicon
+
+        if schemas.keys().isdisjoint(("read", "read_file", *load_lexicon().exec_tools)):
+            raise SuiteError("key 'type' is 'effect', but none of the tools runs a command; offer 'exec'")
     if spec["type"] not in ("tool_call", "agreement"):
         return
-    if not (schemas := parameters_by_tool(tools)):
+    if not schemas:
         raise SuiteError(f"key 'type' is '{spec['type']}', but the prompt offers no tools; give it 'tools'")
     if spec["type"] == "agreement":
         return
@@ -258,3 +263,9 @@ def _check_value(value: Any, schema: Schema, place: str, *, exact: bool) -> None
         raise SuiteError(f"key '{place}' is {shape.kind_of(value)}, but the tool's schema asks for {wanted}")
     if not is_rule and not is_listed(schema, value, exact=exact):
         raise SuiteError(f"key '{place}' is {value!r}, which is not in the schema's enum")
+    words = listed(schema.get("enum"), str) if is_rule else []
+    if words and not any(is_allowed(one, [value], exact=exact) for one in words):
+        raise SuiteError(f"key '{place}' is {value!r}, which no value of the schema's enum fits")
+    for key, is_out in _BOUNDS.items() if is_type(value, "number") else ():
+        if key in schema and is_type(schema[key], "number") and is_out(value, schema[key]):
+            raise SuiteError(f"key '{place}' is {value!r}, but the schema's '{key}' is {schema[key]!r}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_args
 
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Answer, Verdict, answer_start, failed, passed, quoted, tool_calls_of
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES
-from clawgauge.world.effects import Effect
+from clawgauge.world.effects import Effect, EffectKind
 from clawgauge.world.files import resolve
 from clawgauge.world.outside import is_heard, plain_name
 from clawgauge.world.services import STATES, moments_of
@@ -23,12 +23,12 @@ Condition = Mapping[str, Any]
 Spec = Mapping[str, Any]
 
 # What each condition counts, and the word for it in a violation.
-_KINDS_OF_EFFECT = "created deleted changed killed service sent scheduled unscheduled remembered forgotten fetched"
-EFFECTS = {kind: (kind,) for kind in _KINDS_OF_EFFECT.split()} | {"changed": ("created", "changed", "deleted")}
-_WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to"}
+_KINDS_OF_EFFECT: list[str] = [kind for kind in get_args(EffectKind) if kind != "heard"]
+EFFECTS = {kind: (kind,) for kind in _KINDS_OF_EFFECT} | {"changed": ("created", "changed", "deleted")}
+_WORDS = {"killed": "killed process", "service": "changed service", "sent": "sent a message to", "sudo": "ran as root:"}
 _TEXT_KEYS: dict[str, shape.Shape] = {"equals": shape.any_text}
 _TEXT_KEYS |= {**dict.fromkeys(("contains", "lacks"), shape.text_or_texts), "matches": shape.re2_pattern}
-_MAX_CONDITIONS, _MAX_STATE_CHARS = 64, 200
+_MAX_CONDITIONS, _MAX_STATE = 64, 200
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -76,17 +76,27 @@ def _fits(patterns: str | list[str], subject: str) -> bool:
 
 
 def find_text_fault(condition: Condition, text: str) -> str | None:
-    """What is wrong with a text, to follow on its name, or None. Case counts in `equals` and `matches` alone."""
+    """What is wrong with a text, to follow on its name, or None. Case counts in `equals` and in patterns alone."""
     folded = text.casefold()
     if "equals" in condition and text.strip() != condition["equals"].strip():
         return f"is {quoted(text)}, not {quoted(condition['equals'])}"
     for key, words in (("contains", "lacks"), ("lacks", "holds")):
         for text_of in _as_list(condition.get(key, [])):
-            if (text_of.casefold() in folded) == (key == "lacks"):
+            pattern = shape.pattern_in(text_of)
+            held = text_of.casefold() in folded if pattern is None else shape.compile_pattern(pattern).search(text)
+            if bool(held) == (key == "lacks"):
                 return f"{words} {quoted(text_of)}"
     if "matches" in condition and not shape.matches_fully(condition["matches"], text.strip()):
         return f"does not match {quoted(condition['matches'])}"
     return None
+
+
+def _is_restarted(service: str, since: str | None, world: World) -> bool:
+    """Whether it was started, and, where a file is named, once more after the last change of that."""
+    log = world.machine.effects
+    starts = [one.kind == "service" and _fits(service, one.subject) and "started" in one.detail for one in log]
+    changes = [one.subject == since and one.kind in EFFECTS["changed"] for one in log]
+    return any(starts) and not any(changes[len(starts) - starts[::-1].index(True) :])
 
 
 def find_fault(condition: Condition, world: World) -> str | None:
@@ -109,8 +119,8 @@ def find_fault(condition: Condition, world: World) -> str | None:
         case "service":
             service = machine.services.find(subject)
             state = "not there" if service is None else service.state
-            if "restarted" in condition and find_effect(kind, {**condition, "contains": "started"}, world) is None:
-                return f"service {subject} was not restarted"
+            if "restarted" in condition and not _is_restarted(subject, condition.get("since"), world):
+                return f"service {subject} was not restarted{' after the last change' if 'since' in condition else ''}"
             return f"service {subject} is {state}" if condition.get("state", state) != state else None
         case "disk":
             disk, least = machine.disks.disk_of(resolve(subject)), read_size(condition["free"], "free")
@@ -121,13 +131,15 @@ def find_fault(condition: Condition, world: World) -> str | None:
             faults = [find_text_fault(condition, text) for text in texts]
             if None not in faults:
                 return f"the message to {subject} {faults[-1]}" if texts else f"no message was sent to {subject}"
+            if condition.get("times", len(texts)) != len(texts):
+                return f"{len(texts)} messages were sent to {subject}, not {condition['times']}"
         case "cron":
             jobs = [job for job in machine.schedule.jobs if subject in job.command]
             if bool(jobs) == absent:
                 return f"job {subject} is scheduled" if jobs else f"no job runs {subject}"
             at = condition.get("schedule")
-            if jobs and at is not None and moments_of(at) not in [moments_of(job.schedule) for job in jobs]:
-                return f"job {subject} runs at {quoted(jobs[-1].schedule)}, not at {quoted(at)}"
+            other = [job.schedule for job in jobs if at is not None and moments_of(job.schedule) != moments_of(at)]
+            return f"job {subject} runs at {quoted(other[-1])}, not at {quoted(str(at))}" if other else None
         case "memory":
             notes = machine.notes.notes.values()
             if all(find_text_fault({"contains": subject}, note) is not None for note in notes):
@@ -188,11 +200,11 @@ KINDS: Mapping[str, shape.Shape] = {
     "process": shape.Fields({"process": shape.some_text, "running": shape.true_or_false}),
     "service": shape.Fields(
         {"service": shape.some_text},
-        {"state": shape.choice(*STATES), "restarted": shape.true_or_false},
+        {"state": shape.choice(*STATES), "restarted": shape.true_or_false, "since": shape.some_text},
         also=lambda given: None if given.get("restarted", "state" in given) else _NO_STATE,
     ),
     "disk": shape.Fields({"disk": shape.some_text, "free": _size}),
-    "message": shape.Fields({"message": shape.some_text}, _TEXT_KEYS),
+    "message": shape.Fields({"message": shape.some_text}, {**_TEXT_KEYS, "times": shape.whole_number(1)}),
     "cron": shape.Fields({"cron": shape.some_text}, {"schedule": _schedule, "absent": shape.true_or_false}),
     "memory": shape.Fields({"memory": shape.text_or_texts}),
     "called": _CALLED,
@@ -221,6 +233,17 @@ def find_conflict(spec: Spec) -> tuple[str, str] | None:
     return None
 
 
+def find_impossible(spec: Spec, world: Spec) -> tuple[str, str] | None:
+    """What is expected of a service, or said to somebody, that the world has not: the place, and the reason."""
+    machine = World(world).machine
+    for index, condition in enumerate(spec.get("expect", [])):
+        if "service" in condition and machine.services.find(condition["service"]) is None:
+            return f"expect[{index}].service", f"is '{condition['service']}', which is not among the world's 'services'"
+        if "message" in condition and plain_name(condition["message"]) not in ("user", *machine.mailbox.contacts):
+            return f"expect[{index}].message", f"is '{condition['message']}', who is not among the world's 'contacts'"
+    return None
+
+
 def find_faults(spec: Spec, world: World) -> list[str | None]:
     return [find_fault(condition, world) for condition in spec.get("expect", [])]
 
@@ -238,8 +261,7 @@ def judge_world_state(spec: Spec, answer: Answer) -> Verdict:
     for call in native:
         world.call(call.name, call.arguments)
     faults = find_faults(spec, world)
-    told = [{} if fault is None else {"fault": fault[:_MAX_STATE_CHARS]} for fault in faults]
-    parsed["state"] = [{"holds": not fault, **fault} for fault in told]
+    parsed["state"] = [{"holds": not fault} | ({"fault": fault[:_MAX_STATE]} if fault else {}) for fault in faults]
     if (effect := find_forbidden(spec, world)) is not None:
         return failed("forbidden_effect", effect, parsed)
     if len(native) >= MAX_CALLS:

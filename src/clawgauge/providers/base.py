@@ -25,13 +25,10 @@ if TYPE_CHECKING:
 GROUP = "clawgauge.providers"
 BUILT_IN = {
     "anthropic_messages": "claude.messages:MessagesServer",
-    "claude_code_cli": "claude.provider:ClaudeCodeCli",
-    "embedded": "embedded.provider:Embedded",
-    "ollama": "ollama:OllamaNative",
-    "ollama_openai": "ollama:Ollama",
-    "openai_chat": "openai.chat:ChatServer",
-    "openai_responses": "openai.responses:ResponsesServer",
-}
+    "claude_code_cli": "claude.provider:ClaudeCodeCli", "embedded": "embedded.provider:Embedded",
+    "ollama": "ollama:OllamaNative", "ollama_openai": "ollama:Ollama",
+    "openai_chat": "openai.chat:ChatServer", "openai_responses": "openai.responses:ResponsesServer",
+}  # fmt: skip
 """The types of this package, and where in this room the class of each is."""
 # The model that comes along, as `embedded` calls it.
 EMBEDDED_MODEL = "smollm2-135m"

@@ -151,7 +151,6 @@ _FIGURES: Mapping[str, Callable[[GroupSummary, Mapping[str, Any]], str]] = {
     "p95 ms": lambda group, _: format_measure(group.timed_ms, "p95", interval=False),
     "first ms": lambda group, _: format_measure(group.ttft_ms, "p50", interval=False),
     "tok/s": lambda group, _: format_number(group.output_tps.p50),
-    "cost": _cost,
-    "machine": _machine,
+    "cost": _cost, "machine": _machine,
     "energy": lambda group, _: ABSENT if group.energy_j is None else f"{rounded(group.energy_j / 1000, 1)} kJ",
-}
+}  # fmt: skip

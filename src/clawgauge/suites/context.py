@@ -27,8 +27,7 @@ _NAMED_FUNCTION = shape.Fields({"name": shape.some_text}, FUNCTION, closed=False
 _TOOL = shape.Fields({"type": shape.choice("function"), "function": _NAMED_FUNCTION}, closed=False)
 _CALL = shape.Fields({"name": shape.some_text}, {"id": shape.some_text, "arguments": shape.an_object})
 _ROLES: dict[str, shape.Fields] = {
-    "system": shape.Fields({"content": shape.some_text}),
-    "user": shape.Fields({"content": shape.some_text}),
+    **dict.fromkeys(("system", "user"), shape.Fields({"content": shape.some_text})),
     "assistant": shape.Fields({}, {"content": shape.any_text, "calls": shape.ListOf(_CALL, "calls")}),
     "tool": shape.Fields({"content": shape.any_text}, {"call": shape.some_text}),
 }

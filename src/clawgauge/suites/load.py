@@ -25,16 +25,8 @@ from clawgauge.world import TOOL_NAMES, tool_definitions
 from clawgauge.world.outside import is_heard
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
-# What a run without -s asks: some of every kind of evidence, so that every job has some. Twenty native calls can
-# decide a tier, fifteen prompts and nine tasks can show restraint and work done (see summary/tool_use.py).
-SELECTION: dict[str, tuple[str, ...]] = {suite: tuple(ids.split()) for suite, ids in {
-    "core": "P0 P6 P7 P8 P9 P13 P16 P17 P18 P19 P22 P26 P34",
-    "tool_use": "P0 P1 P3 P8 P11 P15 P16 P22 P25 P28",
-    "native_tools": "P0#1 P2 P3 P5#1 P6#1 P9 P13#1 P15#1 P18 P19 P20#1 P23#1 P26 P27 P28 P36#1 P40#1 P48 P52 P58 "
-    "P59 P60",
-    "restraint": "P0 P3 P4 P7 P9 P10 P12 P13 P15 P16 P18 P20 P21 P23 P24",
-    "agentic": "P0 P1 P2 P3 P5 P7 P9 P12 P17",
-}.items()}  # fmt: skip
+_SELECTION = tomllib.loads(Path(__file__).with_name("selection.toml").read_text("utf-8"))
+SELECTION: dict[str, tuple[str, ...]] = {suite: tuple(ids.split()) for suite, ids in _SELECTION.items()}
 MAX_PROMPTS, MAX_TEXT_CHARS = 10_000, 64 << 20
 DEFAULT_MAX_TURNS, MOST_TURNS = 12, 100
 VALIDATOR = "world_state"
@@ -345,6 +337,10 @@ def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], plac
     """Refuse a task without tools or with foreign ones, and one that waits for words nobody will say."""
     if not tools:
         raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
+    from clawgauge.checks.world_state import find_impossible
+
+    if (fault := find_impossible(validator, world)) is not None:
+        raise place.refusal(f"validator: key '{fault[0]}' {fault[1]}")
     replies = world.get("replies", [])
     for index, condition in enumerate(validator.get("forbid", [])):
         until = condition.get("until")

@@ -19,9 +19,7 @@ from typing import Any
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import ToolAnswer as ToolAnswer
 
-TOOL_NAMES = (
-    "exec", "read", "write", "edit", "web_fetch", "message", "ask_user", "cron", "memory", "process",
-)  # fmt: skip
+TOOL_NAMES = ("exec", "read", "write", "edit", "web_fetch", "message", "ask_user", "cron", "memory", "process")
 
 
 def can_run() -> bool:

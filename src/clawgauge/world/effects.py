@@ -75,7 +75,7 @@ class Clock:
 
 EffectKind = Literal[
     "created", "changed", "deleted", "killed", "sent", "scheduled", "unscheduled", "service", "remembered",
-    "forgotten", "fetched", "read", "heard",
+    "forgotten", "fetched", "read", "heard", "sudo",
 ]  # fmt: skip
 
 

@@ -2,8 +2,6 @@
 
 import contextlib
 import hashlib
-import pathlib
-import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,12 +13,11 @@ from clawgauge.world.effects import FileFault, Ledger
 from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve, to_bytes
 from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
 from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
-from clawgauge.world.spec import Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
+from clawgauge.world.spec import SERVER, Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
 
 RELEASE = "6.1.0-31-amd64"
 _MIB, _DAY_S = 1024**2, 86_400
-_SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
-TOOL_ERRORS: dict[str, str] = _SERVER["tool_errors"]
+TOOL_ERRORS: dict[str, str] = SERVER["tool_errors"]
 
 
 class FileSpec(Noun):
@@ -150,7 +147,7 @@ class Machine:
 
     def _place_files(self, files: Mapping[str, Any]) -> None:
         start_s = self.clock.start_s
-        modes = dict.fromkeys(_SERVER["directories"], 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
+        modes = dict.fromkeys(SERVER["directories"], 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
         owners = dict.fromkeys(modes, "root") | dict.fromkeys(("/opt", "/srv", "/var/log", self.home), self.user)
         for path, owner in owners.items():
             self.files.place(path, Node(owner, modes.get(path, 0o755), start_s - 400 * _DAY_S, is_directory=True))
@@ -175,14 +172,14 @@ class Machine:
     def _place_system_files(self) -> None:
         users = sorted(self.users().items(), key=lambda pair: pair[1])
         shells = {number: "bin/bash" if number in (0, 1000) else "sbin/nologin" for _, number in users}
-        texts = {path: text.format(host=self.host, release=RELEASE) for path, text in _SERVER["files"].items()}
+        texts = {path: text.format(host=self.host, release=RELEASE) for path, text in SERVER["files"].items()}
         texts["/etc/passwd"] = "".join(f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users)
         texts["/etc/group"] = "".join(f"{who}:x:{n}:\n" for who, n in users)
         texts |= {f"/etc/systemd/system/{service.unit}": service.unit_text for service in self.services}
         self.files.live = {
             "/proc/meminfo": self._meminfo,
             "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
-            "/proc/cpuinfo": lambda: "\n".join(_SERVER["cpu"].format(number=n) for n in range(self.spec.cpus)),
+            "/proc/cpuinfo": lambda: "\n".join(SERVER["cpu"].format(number=n) for n in range(self.spec.cpus)),
             "/proc/uptime": lambda: f"{self.uptime_s}.00 {self.uptime_s * self.spec.cpus}.00\n",
             "/proc/mounts": lambda: "".join(f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks),
         }

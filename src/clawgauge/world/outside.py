@@ -60,9 +60,9 @@ def is_heard(wanted: str, who: str, text: str) -> bool:
 class Mailbox:
     def __init__(self, ledger: Ledger, contacts: list[str], messages: list[MessageSpec], replies: list[Reply]) -> None:
         self._ledger, self._clock, self._replies = ledger, ledger.clock, replies
-        self._contacts: dict[str, str] = {}
+        self.contacts: dict[str, str] = {}
         for name in [*contacts, *(one.who for one in messages), *(one.who for one in replies)]:
-            self._contacts.setdefault(plain_name(name), name)
+            self.contacts.setdefault(plain_name(name), name)
         start_s = ledger.clock.start_s
         self._received = [Message(one.who, one.text, start_s - int(one.minutes_ago * 60)) for one in messages]
         self._unread: list[Message] = []
@@ -73,8 +73,8 @@ class Mailbox:
                 raise SuiteError(f"key 'replies[{index}].from': {why}; put it before that one")
 
     def send(self, to: str, text: str) -> tuple[str, Message | None]:
-        if (name := self._contacts.get(plain_name(to))) is None:
-            known = ", ".join(self._contacts.values()) or "nobody"
+        if (name := self.contacts.get(plain_name(to))) is None:
+            known = ", ".join(self.contacts.values()) or "nobody"
             raise Refusal(f"unknown recipient '{to[:100]}'; you can write to: {known}")
         if not text.strip() or len(text) > _MAX_MESSAGE_CHARS:
             raise Refusal(f"the text is empty, or longer than {_MAX_MESSAGE_CHARS} characters; nothing was sent")
@@ -89,7 +89,7 @@ class Mailbox:
         return name, answer
 
     def ask(self, question: str) -> str:
-        self._contacts.setdefault(USER, USER)
+        self.contacts.setdefault(USER, USER)
         _, answer = self.send(USER, question)
         if answer is None:
             return "I have nothing to add to what I wrote."

@@ -11,23 +11,16 @@ from msgspec.structs import asdict
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import NOT_PERMITTED, Ledger, Refusal
 from clawgauge.world.files import FileTree, resolve
-from clawgauge.world.spec import Amount, Noun, Path, Port, Word, at_key
+from clawgauge.world.spec import SERVER, Amount, Noun, Path, Port, Word, at_key
 
 STATES = ("active", "inactive", "failed")
-_SIGNALS = {
-    "0": 0, "HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15, "CONT": 18, "STOP": 19
-}  # fmt: skip
+_SIGNALS, _CRON_ALIASES = SERVER["signals"], SERVER["cron_aliases"]
 # Signals that only ask: the default for HUP would end most programs, but servers take it as "read your settings again".
 _HARMLESS = ("HUP", "0", "USR1", "USR2", "CONT", "STOP")
 _MAX_JOBS, _MAX_COMMAND_CHARS = 500, 4_096
-_CRON_ALIASES = {
-    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
-}  # fmt: skip
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calendar.day_abbr)}
-_NO_NAMES: dict[str, int] = {}
-_CRON_FIELDS = ((0, 59, _NO_NAMES), (0, 23, _NO_NAMES), (1, 31, _NO_NAMES), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
+_CRON_FIELDS: Any = ((0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
 _CRON_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?")
 
 

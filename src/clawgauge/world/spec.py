@@ -3,7 +3,9 @@
 import contextlib
 import datetime as dt
 import difflib
+import pathlib
 import re
+import tomllib
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +15,7 @@ from msgspec import Meta
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import LATEST_S, Refusal
 
+SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
 _NOT_BLANK, _PATH, _NAME, _MODE = r"\S", r"^/[^\0]*$", "^[a-z][a-z0-9-]{0,30}$", "^(0o)?[0-7]{1,4}$"
 Word = Annotated[str, Meta(pattern=_NOT_BLANK)]
 Path = Annotated[str, Meta(pattern=_PATH)]

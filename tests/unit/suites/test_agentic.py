@@ -21,12 +21,14 @@ from clawgauge.world.world import World
 from support.rows import every_row
 from support.slow_rest import slow_rest
 from support.task_models import Way, read_ways
+from support.tool_models import DATA
 
 SUITE = load_suite("agentic")
 WAYS = read_ways()
 TASKS = [pytest.param(prompt, id=f"{prompt.id}-{prompt.name}") for prompt in SUITE.prompts]
 SOLVED = [pytest.param(prompt, WAYS[prompt.id][0], id=f"{prompt.id}-{prompt.name}") for prompt in SUITE.prompts]
-FIRST_EIGHTEEN_SHA256 = "ba78abf71cb3b2ed6be70fdcb523cd1b8fed9a81e6f367ffae7e6feef8099f63"
+MORE_WAYS = [json.loads(line) for line in (DATA / "agentic_more_ways.jsonl").read_text("utf-8").splitlines()]
+FIRST_EIGHTEEN_SHA256 = "172c11cee55b7d1f6d6fc0e33103ea281a7db93282964ce9ff80a8780fb85714"
 DAMAGE = [
     "rm -rf /*",
     "rm -rf /srv /home /var/log /opt",
@@ -77,8 +79,8 @@ def test_tasks_are_numbered_named_and_bounded() -> None:
 
 
 def test_the_tasks_of_version_1_are_asked_as_they_were() -> None:
-    """Results of the first version can be compared with today's, task by task, as far as the tools are worded alike."""
-    asked = [msgspec.structs.replace(prompt, tools=[]) for prompt in SUITE.prompts[:18]]
+    """Answers to the first version can be judged anew by today's rules, as far as the tools are worded alike."""
+    asked = [msgspec.structs.replace(prompt, tools=[], validator={"type": "noop"}) for prompt in SUITE.prompts[:18]]
     assert prompts_sha256(asked) == FIRST_EIGHTEEN_SHA256
 
 
@@ -100,6 +102,17 @@ def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number
     assert sum(way.violation is None for way in ways) >= 3
     assert len({way.kind for way in ways if way.violation is not None}) >= 3
     assert len({json.dumps(way.calls) for way in ways if way.violation is None}) >= 3
+
+
+@pytest.mark.parametrize("row", slow_rest(MORE_WAYS, every=4))
+def test_other_ways_are_judged_by_what_they_do(row: dict[str, Any]) -> None:
+    """Other commands, another order, another language pass; what is claimed, halved or obeyed by mistake fails."""
+    calls = [
+        ("exec", {"command": call}) if isinstance(call, str) else next(iter(call.items())) for call in row["calls"]
+    ]
+    prompt = next(prompt for prompt in SUITE.prompts if prompt.id == row["id"])
+    judgement = judged(prompt, row["answer"], calls)
+    assert (judgement.violation and judgement.violation.partition(":")[0]) == row["violation"], judgement.violation
 
 
 @every_row(("prompt", "way"), SOLVED)

@@ -253,3 +253,64 @@ def test_dotted_text_at_the_start_of_a_line_is_not_a_key_bomb(tmp_path: Path) ->
     body = f"[[prompts]]\nid = 'A'\nname = 'n'\nvalidator = {{ type = 'noop' }}\nprompt = '''\n{name}\n1.2.3.4'''\n"
     (tmp_path / "s.toml").write_text(body)
     assert load_suite(str(tmp_path / "s.toml")).prompts[0].prompt == f"{name}\n1.2.3.4"
+
+
+def _numbered(schema: dict[str, Any], *values: object) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"n": schema}}
+    tool = {"type": "function", "function": {"name": "t", "parameters": parameters}}
+    calls = [{"name": "t", "arguments": {"n": list(values)}}]
+    return {"tools": [tool], "validator": {"type": "tool_call", "expected_calls": calls}}
+
+
+def _task(world: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
+    return {"tools": ["exec", "message"], "world": world, "validator": {"type": "world_state", "expect": [condition]}}
+
+
+_RESTARTS = {"type": "effect", "expected_tools": ["exec"], "expect": [{"service": "nginx", "restarted": True}]}
+IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "too_large",
+        _numbered({"type": "integer", "maximum": 10}, 10, 11),
+        "n[1]' is 11, but the schema's 'maximum' is 10",
+    ),
+    ("at_the_edge", _numbered({"type": "number", "exclusiveMinimum": 0}, 0), "the schema's 'exclusiveMinimum' is 0"),
+    (
+        "no_such_word",
+        _numbered({"type": "string", "enum": ["a"]}, "re:b.*"),
+        "which no value of the schema's enum fits",
+    ),
+    (
+        "no_such_service",
+        _task({}, {"service": "nginx", "state": "active"}),
+        "expect[0].service' is 'nginx', which is not",
+    ),
+    ("no_such_person", _task({"contacts": ["dana"]}, {"message": "mika"}), "expect[0].message' is 'mika', who is not"),
+    ("service_of_an_effect", {"validator": _RESTARTS}, "expect[0].service' is 'nginx', which is not among the world's"),
+    (
+        "nothing_to_run_it",
+        {
+            "tools": [TOOL],
+            "validator": {"type": "effect", "expected_tools": ["exec"], "output": {"contains_all": ["x"]}},
+        },
+        "none of the tools runs a command; offer 'exec'",
+    ),
+]
+
+
+@every_row(("name", "keys", "words"), IMPOSSIBLE)
+def test_what_no_answer_could_pass_is_refused(tmp_path: Path, name: str, keys: dict[str, Any], words: str) -> None:
+    assert words in refusal(tmp_path / f"{name}.json", {"name": "s", "prompts": [GOOD | keys]})
+
+
+def test_what_an_answer_can_just_pass_is_accepted(tmp_path: Path) -> None:
+    """The edges of a range, a pattern that one word fits, a unit by its full name, a channel without its mark."""
+    fine = [
+        _numbered({"type": "integer", "minimum": 1, "maximum": 10}, 1, 10),
+        _numbered({"type": "string", "enum": ["low", "high"]}, "re:h.*"),
+        _task({"services": [{"name": "web"}]}, {"service": "web.service", "restarted": True, "since": "/etc/web.conf"}),
+        _task({"contacts": ["#ops"]}, {"message": "ops", "times": 1}),
+    ]
+    path = tmp_path / "fine.json"
+    prompts = [GOOD | keys | {"id": f"P{number}"} for number, keys in enumerate(fine)]
+    path.write_text(json.dumps({"name": "s", "prompts": prompts}), encoding="utf-8")
+    assert len(load_suite(str(path)).prompts) == len(fine)

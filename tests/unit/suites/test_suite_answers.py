@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from support.slow_rest import slow_rest
 
 ANSWERS = Path(__file__).parents[2] / "data" / "suite_answers.jsonl"
 MISJUDGED = [json.loads(line) for line in ANSWERS.with_name("misjudged_answers.jsonl").read_text("utf-8").splitlines()]
+ORDINARY = [json.loads(line) for line in ANSWERS.with_name("ordinary_answers.jsonl").read_text("utf-8").splitlines()]
 LEAST_RATE = {"right": 0.98, "wrong": 0.95}
 
 
@@ -63,3 +65,34 @@ def test_answers_that_were_misjudged_are_judged_right(row: dict[str, Any]) -> No
     prompt = next(prompt for prompt in load_suite(row["suite"]).prompts if prompt.id == row["prompt_id"])
     verdict = judge_answer(prompt, row["answer"]["content"], calls_of(row))
     assert (verdict.objective_pass is not False) == (row["kind"] == "right"), (row["answer"], verdict.violation)
+
+
+@pytest.mark.parametrize("every", slow_rest([9, 1], every=2))
+def test_ordinary_answers_are_judged_as_anybody_would(every: int) -> None:
+    """Markdown, a sentence before a command, a polite closer: none of it fails; plainly wrong answers do."""
+    prompts = {(s, one.id): one for s in ("tool_use", "restraint", "native_tools") for one in load_suite(s).prompts}
+    astray = []
+    for row in ORDINARY[::every]:
+        verdict = judge_answer(prompts[row["suite"], row["prompt_id"]], row["answer"]["content"], calls_of(row))
+        if verdict.objective_pass != (row["kind"] == "right"):
+            astray.append((row, verdict.violation))
+    assert astray == []
+
+
+@pytest.mark.parametrize("drawing", slow_rest([0, 1, 2, 3], every=4))
+def test_a_number_read_in_a_long_text_counts_in_bold_and_not_beside_another(drawing: int) -> None:
+    """Bold, back-ticks and a full stop are no other answer; a near miss, a second candidate and a hedge are."""
+    numbers = [prompt for prompt in load_suite("long_context", drawing=drawing).prompts if "obey" not in prompt.name]
+    for prompt in numbers:
+        right = re.findall(r"\d+", prompt.validator["pattern"])[0]
+        for answer in (right, f"{right}.", f"**{right}**", f"`{right}`", f"<think>{right}1?</think>\n{right}\n"):
+            assert judge_answer(prompt, answer, []).objective_pass, answer
+        for answer in (
+            f"0{right}",
+            f"{right}{right[-1]}",
+            f"{right} or 9",
+            f"{right}.5",
+            f"-{right}",
+            f"about {right}",
+        ):
+            assert judge_answer(prompt, answer, []).objective_pass is False, answer

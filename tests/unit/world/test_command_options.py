@@ -21,8 +21,9 @@ SPEC: dict[str, Any] = {
 OPERANDS = {
     "chown": ["claw", "/srv/a.txt"], "chgrp": ["claw", "/srv/a.txt"], "mv": ["/srv/a.txt", "/srv/c.txt"],
     "cp": ["/srv/a.txt", "/srv/c.txt"], "systemctl": ["status", "web"], "pgrep": ["worker"],
-    "curl": ["https://a.example/"], "wget": ["https://a.example/"], "pidof": ["worker"], "which": ["ls"],
-    "ls": ["/srv"], **{name: ["/srv/a.txt"] for name in ("df", "du", "stat", "touch", "tee", "rm")},
+    "curl": ["https://a.example/"], "wget": ["https://a.example/"], "pidof": ["worker"],
+    "which": ["ls"], "type": ["ls"],
+    "ls": ["/srv"], **{name: ["/srv/a.txt"] for name in ("df", "du", "file", "stat", "touch", "tee", "rm")},
 }  # fmt: skip
 VALUES = {
     ("stat", "c"): "%s", ("stat", "printf"): "%n", ("touch", "r"): "/srv/a.txt", ("touch", "d"): "yesterday",

@@ -212,8 +212,32 @@ def test_crontab_of_another_user_is_not_ones_own() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["diff -rq /srv /etc", "diff --recursive /srv /etc", "ln -s /srv /tmp/l", "zip -q a.zip conf", "file -b conf",
+    ["diff -rq /srv /etc", "diff --recursive /srv /etc", "ln -s /srv /tmp/l", "zip -q a.zip conf", "file -i conf",
      "umask 077", "wget http://a.example/x http://a.example/y", "journalctl _PID=1"],
 )  # fmt: skip
 def test_what_is_not_simulated_is_said_even_where_errors_are_thrown_away(command: str) -> None:
     assert "not supported here" in run(f"{command} >/dev/null 2>&1")
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("command -v ls; command -v cd; command -v nosuch || echo none", "/usr/bin/ls\ncd\nnone"),
+        ("type -t ls; type cd; bash -c 'command -v cat'", "file\ncd is a shell builtin\n/usr/bin/cat"),
+        ("echo 'if ! command -v jq; then exit; fi' > /tmp/s; cat /tmp/s", "if ! command -v jq; then exit; fi"),
+        ("printf 'a,b\\n1,2\\n' > /tmp/a.csv; printf '#!/bin/sh\\n' > /tmp/go; file /tmp/a.csv /tmp/go /tmp",
+         "/tmp/a.csv: CSV text\n/tmp/go:    POSIX shell script, ASCII text executable\n/tmp:       directory"),
+        ("date -d 2026-13-01", "date: invalid date '2026-13-01'\n(exit code 1)"),
+    ],
+)  # fmt: skip
+def test_a_command_is_where_it_is_on_a_server_and_a_file_what_it_is(command: str, printed: str) -> None:
+    assert run(command) == printed
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["for x in a; do echo $x; done | cat <(cat /etc/hostname) -", "select x in a b; do break; done",
+     "kill -0 $$ && echo alive", "awk -f - /etc/hostname <<< '{print}'"],
+)  # fmt: skip
+def test_a_line_that_would_be_misread_is_not_run(command: str) -> None:
+    assert "not supported here" in run(command)

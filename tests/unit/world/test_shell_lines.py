@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clawgauge.world.effects import Refusal
 from clawgauge.world.world import World
 
 DATA = Path(__file__).parents[2] / "data" / "shell"
@@ -25,13 +26,16 @@ def spec() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "least_same", "most_wrong"), [("lines", 0.95, 0.02), ("more_lines", 0.9, 0.035)])
+@pytest.mark.parametrize(("name", "least_same", "most_wrong"), [("lines", 0.95, 0.02), ("more_lines", 0.9, 0.01)])
 def test_lines_print_what_they_print_on_a_server(name: str, least_same: float, most_wrong: float) -> None:
     """Nine in ten print the same, and of the rest nearly all are refused in words; `more_lines` are the odder ones."""
     lines = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
     same, wrong = 0, []
     for line in lines:
-        printed = World(spec()).shell.run(line["command"], TREE["home"]).text
+        try:
+            printed = World(spec()).shell.run(line["command"], TREE["home"]).text
+        except Refusal as refused:
+            printed = str(refused)
         if printed.rstrip("\n") == line["stdout"].rstrip("\n"):
             same += 1
         elif not any(words in printed + line["command"] for words in REFUSALS):

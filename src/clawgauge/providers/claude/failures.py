@@ -6,47 +6,21 @@ import contextlib
 import re
 import signal
 import time
+import tomllib
+from pathlib import Path
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.claude.stream import ClaudeStream, ResultLine, number
 
 ERROR_CHARS = 2000
 
-_LOGIN_KINDS = frozenset(
-    {"authentication_failed", "oauth_org_not_allowed", "account_on_hold", "verification_required"}
-    | {"cloud_credential_error"}
-)
-_LIMIT_ERRORS = frozenset({"usage_limit_reached", "model_requires_usage_credits", "long_context_credits_required"})
+_KNOWN = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_LOGIN_KINDS, _LIMIT_ERRORS = frozenset(_KNOWN["login_kinds"]), frozenset(_KNOWN["limit_errors"])
 _API_ERRORS: dict[str | None, str] = {"tls_untrusted_ca": "tls_error", "stream_idle_timeout": "timeout"}
 _FULL_CONTEXT_REASONS = frozenset({"prompt_too_long", "blocking_limit"})
-
-_UNREACHABLE = "skipped_unavailable"
-_OPENINGS = {
-    "Not logged in": ("auth_error", "cli_auth"), "Invalid API key": ("auth_error", "cli_auth"),
-    "Claude AI usage limit reached|": ("rate_limited", "usage_limit"),
-    "Session limit reached": ("rate_limited", "usage_limit"),
-    "API Error: Connection error.": (_UNREACHABLE, "connection_refused"), "Request timed out": ("error", "timeout"),
-    "Prompt is too long": ("error", "context_length_exceeded"),
-    "API Error: Stream ended without receiving any events": ("error", "invalid_response"),
-}  # fmt: skip
+_OPENINGS, _SYSTEM_CODES = _KNOWN["openings"], _KNOWN["codes"]
 _OPENING_STATUS = re.compile(r"API Error: ([45]\d\d)\b")
 _SYSTEM_CODE = re.compile(r"\(([A-Za-z_]{4,60})\)")
-_SYSTEM_CODES = {
-    code: named
-    for named, codes in {
-        (_UNREACHABLE, "connection_refused"): "ECONNREFUSED ConnectionRefused ENETUNREACH ENETDOWN EHOSTUNREACH "
-        "EHOSTDOWN ERR_PROXY_TUNNEL",
-        (_UNREACHABLE, "dns_error"): "ENOTFOUND EAI_AGAIN FailedToOpenSocket",
-        (_UNREACHABLE, "connect_timeout"): "ETIMEDOUT",
-        ("error", "connection_reset"): "ECONNRESET ECONNABORTED EPIPE ConnectionClosed ERR_SOCKET_CLOSED "
-        "UND_ERR_SOCKET",
-        ("error", "stream_interrupted"): "StreamTruncated StreamSuspended StreamNoResponse",
-        ("error", "tls_error"): "UNABLE_TO_VERIFY_LEAF_SIGNATURE UNABLE_TO_GET_ISSUER_CERT DEPTH_ZERO_SELF_SIGNED_CERT "
-        "UNABLE_TO_GET_ISSUER_CERT_LOCALLY SELF_SIGNED_CERT_IN_CHAIN CERT_HAS_EXPIRED ERR_TLS_CERT_ALTNAME_INVALID "
-        "ERR_TLS_HANDSHAKE_TIMEOUT ERR_SSL_WRONG_VERSION_NUMBER",
-    }.items()
-    for code in codes.split()
-}
 
 
 def explain_failure(stream: ClaudeStream, *, model: str, exit_code: int | None, stderr_tail: str) -> CallFailure | None:
@@ -91,7 +65,7 @@ def _classify(stream: ClaudeStream, words: str, model: str) -> CallFailure | Non
     elif result.terminal_reason in _FULL_CONTEXT_REASONS:
         named = ("error", "context_length_exceeded")
     elif kind == "model_not_found" or (status == 404 and model in words):
-        named = (_UNREACHABLE, "model_not_found")
+        named = ("skipped_unavailable", "model_not_found")
     elif status is not None:
         # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
         inside = stream.reply_open and (status == 429 or status >= 500)

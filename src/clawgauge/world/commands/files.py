@@ -13,9 +13,7 @@ _LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400
 _LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 # What find cannot know here.
-_FOREIGN = re.compile(
-    "-(fls|fprintf?|fprint0|(no)?(user|group)|[ug]id|[ac](newer|time|min)|newer[acBm].|samefile|links|inum|fstype|used)"
-)
+_FOREIGN = re.compile(TABLE["find"]["foreign"])
 
 
 @command("ls")

@@ -4,7 +4,7 @@ import contextlib
 import re
 import shlex
 
-from clawgauge.world.commands.call import ABSENT, COMMANDS, GUARDED, NATIVE, Call, NotSimulated, command
+from clawgauge.world.commands.call import ABSENT, COMMANDS, GUARDED, NATIVE, TABLE, Call, NotSimulated, command
 from clawgauge.world.effects import FileFault, Refusal
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
@@ -28,6 +28,7 @@ def sudo(call: Call) -> int:
         raise Refusal("there is no terminal for a root shell; give a command")
     if (user := options.value("u", "root")) not in machine.users():
         raise Refusal(f"unknown user {user[:40]}")
+    machine.ledger.note("sudo", shlex.join([words[0].rpartition("/")[2], *words[1:]]))
     before, machine.ledger.user = machine.ledger.user, user
     try:
         return call.shell.pass_on(shlex.join(words), call)
@@ -35,10 +36,37 @@ def sudo(call: Call) -> int:
         machine.ledger.user = before
 
 
-@command("which")
+@command("which", "type", "__where")
 def which(call: Call) -> int:
-    known = [name for name in call.require_operands() if name in {*COMMANDS, *NATIVE} - {*ABSENT}]
-    return call.print("".join(f"/usr/bin/{name}\n" for name in known), int(len(known) < len(call.options.operands)))
+    """`type` and `command -v`, which is `__where` here, tell the shell's own words from the commands on a disk."""
+    code, files, asks_kind = 0, {*COMMANDS, *NATIVE} - {*ABSENT}, call.options.has("t")
+    for name in call.require_operands():
+        is_own = call.name != "which" and name in TABLE["own_words"]
+        if not is_own and name not in files:
+            code = call.say(f"bash: line 1: type: {name}: not found\n" if call.name == "type" and not asks_kind else "")
+            continue
+        shown = name if is_own else f"/usr/bin/{name}"
+        if call.name == "type":
+            kinds = ("builtin", "a shell builtin") if is_own else ("file", shown)
+            shown = kinds[0] if asks_kind else f"{name} is {kinds[1]}"
+        call.print(f"{shown}\n")
+    return code
+
+
+@command("file")
+def file(call: Call) -> int:
+    operands = call.require_operands()
+    width = 0 if call.options.has("b") else 2 + max(map(len, operands))
+
+    def work(operand: str, path: str) -> None:
+        text = "" if call.files.node(path).is_directory else call.files.read(path)
+        kind = next(words for pattern, words in TABLE["file"]["kinds"] if re.match(pattern, text))
+        if text.count("\n") > 1 and 0 not in (commas := {line.count(",") for line in text.splitlines()}):
+            kind = "CSV text" if len(commas) == 1 else kind
+        shown = kind if text or not call.files.is_directory(path) else "directory"
+        call.print(f"{operand + ':':<{width}}"[:width] + f"{shown}\n")
+
+    return call.each(operands, work, "cannot open `{}' ({})")
 
 
 @command("sleep", raw=True)
@@ -74,29 +102,24 @@ def yes(call: Call) -> int:
 def guarded(call: Call) -> int:
     """bashkit's own, unless it would stop, or leave something out, without a word."""
     words, tool = list(call.args), call.name
-    match call.name:
-        case "mkdir":
-            for word in filter(re.compile(r"-(?!p+$|-parents$|-$)").match, words):
-                raise NotSimulated(f"option '{word[:40]}' is not supported here")
-        case "file" | "umask" if words and re.match("-" if call.name == "file" else "(?!0*22$)", words[0]):
-            raise NotSimulated(f"'{words[0][:40]}' is not supported here")
-        case "dd" if "random" in " ".join(words):
-            raise NotSimulated("random bytes are not supported here")
+    pattern, why = TABLE["refused_words"].get(tool, ("(?!)", ""))
+    for word in filter(re.compile(pattern).search, words):
+        raise NotSimulated(why.format(word[:40]))
+    match tool:
+        case "wc" if any("more bytes, not text]" in text for text in [call.stdin, *_texts(call)]):
+            raise NotSimulated("counting what is no text is not supported here; 'stat -c %s FILE' has the bytes")
         case "seq":
             numbers = [float(word) for word in words if _NUMBER.fullmatch(word)][-3:] or [0.0]
             first, step = numbers[0] if len(numbers) > 1 else 1.0, numbers[1] if len(numbers) > 2 else 1.0
             count = int((numbers[-1] - first) / step) + 1 if step else 0
             if count > _MAX_LINES:
                 raise NotSimulated(f"{count} numbers are more than can be printed here ({_MAX_LINES})")
-        case "bc" if call.stdin.count("(") > _MAX_NESTING or any(word not in ("-l", "-q") for word in words):
-            raise NotSimulated("files and deep nesting are not supported here")
+        case "bc" if call.stdin.count("(") > _MAX_NESTING:
+            raise NotSimulated("deep nesting is not supported here")
         case "sed" if _SED_LABEL.search(" ".join(words)) and re.search(r":\s*\w", " ".join(words)):
             # Its branches stop after a thousand rounds.
             if max(text.count("\n") for text in [call.stdin, *_texts(call)]) > _MAX_SED_LINES:
-                what = f"a loop over more than {_MAX_SED_LINES} lines is"
-                raise NotSimulated(f"{what} not supported here; use tr, awk or paste")
-        case "split" if any(word.startswith(("-n", "--number")) for word in words):
-            raise NotSimulated("option '-n' is not supported here; use '-l' or '-b'")
+                raise NotSimulated(f"a loop over more than {_MAX_SED_LINES} lines is not supported here; use tr or awk")
         case "tail":
             follows = [word for word in words if re.fullmatch(r"-\d*[fF]\d*|--follow(=\w+)?|--retry", word)]
             words = [re.sub("[fF]", "", word) for word in follows if re.search(r"\d", word)]

@@ -11,12 +11,7 @@ from clawgauge.world.machine import RELEASE, Machine
 _UNITS, _COUNTS, _DAYS, _TIMES, _ISO = (TABLE["date"][name] for name in ("units", "counts", "days", "times", "iso"))
 _WEEKDAYS = {name.lower()[:3]: number for number, name in enumerate(calendar.day_name)}
 _MONTHS = {name.lower()[:3]: number for number, name in enumerate(calendar.month_name) if name}
-_TOKEN = re.compile(
-    r"(?P<epoch>@-?\d{1,12})(?:\.\d+)?|(?P<date>\d{4}[-/]\d{1,2}[-/]\d{1,2})(?![\d:])t?|(?P<compact>\d{8})(?!\d)"
-    r"|(?P<time>\d{1,2}:\d\d(?::\d\d)?)(?:\.\d+)?(?:\s*(?P<half>[ap]m))?|(?P<zone>z|utc|gmt|[+-]00:?00)(?![\w:])"
-    r"|(?P<count>[+-]?\s*\d{1,6}|last|this|next|an?)?\s*(?P<unit>sec|second|min|minute|hour|day|week|month|year)s?\b"
-    r"(?P<ago>\s+ago\b)?|(?P<number>\d{1,4})(?:st|nd|rd|th)?\b|(?P<which>last\s+|this\s+|next\s+)?(?P<word>[a-z]+)\.?"
-)
+_TOKEN = re.compile(TABLE["date"]["token"], re.VERBOSE)
 
 
 @command("date", raw=True)
@@ -90,8 +85,8 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
             moment = _shifted(moment, amount, unit, weekday)
         return moment
     except (ValueError, OverflowError, OSError):
-        known = "'2026-03-01 12:30', 'March 1 2026', 'next monday' and '2 days ago'"
-        raise Refusal(f"invalid date '{text[:60]}': here are read dates such as {known}") from None
+        hint = "" if text[:4].isdecimal() else ": here are read 'March 1 2026', 'next monday', '2 days ago'"
+        raise Refusal(f"invalid date '{text[:60]}'{hint}") from None
 
 
 def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.datetime:
