@@ -11,8 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, render, write_output
-from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
+from clawgauge.cli.files import open_run, render, tell_unreadable, write_output
+from clawgauge.cli.process import DONE, GATE_FAILED
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
@@ -92,9 +92,9 @@ def execute(arguments: argparse.Namespace) -> int:
         sections, title = describe_comparison(comparison), f"{comparison.a.run_id} → {comparison.b.run_id}"
         text = render(sections, arguments.format, document=comparison, title=title, width=100)
     write_output(arguments.output, text)
-    if comparison.gate_failed:
-        return GATE_FAILED
-    return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
+    unread = {side.run_id: side.n_unreadable_lines for side in (comparison.a, comparison.b)}
+    code = max(tell_unreadable(n_lines, run_id) for run_id, n_lines in unread.items())
+    return GATE_FAILED if comparison.gate_failed else code
 
 
 def _compare_loads(arguments: argparse.Namespace, runs: list[Run], loads: list[CapacityOptions]) -> int:

@@ -155,8 +155,8 @@ def machine_failure(fault: BaseException) -> ClawgaugeError | None:
         what = "no thread can be started"
     elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return machine_failure(fault.__context__) if fault.__context__ else None
-    elif isinstance(fault, RecursionError) or str(fault).startswith(("Symlink loop", "Could not determine home")):
-        return RequestError(f"a path or a file cannot be followed to its end ({fault}): name another")
+    elif str(fault).startswith(("Symlink loop", "Could not determine home")):
+        return RequestError(f"a path cannot be followed to its end ({fault}): name another")
     else:
         return None
     told = f"This machine would not go on ({what}); what was recorded stands"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, render, tell_unreadable
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
+from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError
 from clawgauge.reports.call import render_call
 from clawgauge.reports.summary import describe_summary
@@ -42,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
         form = "json" if arguments.json else "text"
         sections = describe_summary(summary, Run.open(path).config, verbose=arguments.verbose)
         sys.stdout.write(render(sections, form, document=summary))
-        return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
+        return tell_unreadable(summary.n_unreadable_lines)
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
     run.feed(fitting)
