@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -210,3 +212,13 @@ def test_an_output_that_is_a_link_to_itself_is_replaced(place: Path, server: Scr
     (place / "round.csv").symlink_to("round.csv")
     done = clawgauge(place, "export", run.folder.name, "-o", "round.csv")
     assert done.code == 0 and (place / "round.csv").is_file(), done.stderr
+
+
+def test_a_node_that_nobody_drives_is_one_sentence(tmp_path: Path) -> None:
+    """Started by hand, from a file or into one: the event loop ended the process by SIGABRT."""
+    program = Path(sys.executable).with_name("clawgauge")
+    for heard in (subprocess.DEVNULL, subprocess.PIPE):
+        for said in (tmp_path / "out", Path(os.devnull)):
+            with said.open("wb") as sink:
+                done = subprocess.run([program, "node"], stdin=heard, stdout=sink, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 2 and "nothing to type here" in done.stderr, done

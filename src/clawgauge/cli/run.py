@@ -153,8 +153,9 @@ def make_plan(
         planning.refuse_secrets({"the command line": words}, in_environment)
     configuration = read_configuration(config, environ)
     names_targets = not resumes or "targets" in said
-    # A resumed run has targets of its own.
+    # A resumed run has targets and suites of its own.
     wanted = FIELDS.keys() - said.keys() - (set() if names_targets else {"targets", "unload_others"})
+    wanted -= {"suites"} if resumes or not suites else set()
     settings = make_settings(configuration.under(said, wanted), environ)
     named = None if resumes else {text.removeprefix("!").partition(":")[0] for text in settings.targets}
     providers = provider_settings(configuration, environ, tell, named)
