@@ -222,3 +222,20 @@ def test_a_node_that_nobody_drives_is_one_sentence(tmp_path: Path) -> None:
             with said.open("wb") as sink:
                 done = subprocess.run([program, "node"], stdin=heard, stdout=sink, stderr=subprocess.PIPE, text=True)
             assert done.returncode == 2 and "nothing to type here" in done.stderr, done
+
+
+@every_row(
+    "words",
+    [
+        *(("show", "{key}"), ("show", "latest", "{key}"), ("{key}",), ("run", "--{key}"), ("trust", "{key}")),
+        *(("suites", "check", "{key}.toml"), ("compare", "{key}", "x"), ("report", "r", "-o", "/nowhere/{key}/x")),
+        *(("capture", "{key}"), ("run", "--config", "{key}"), ("history", "--format", "{key}")),
+    ],
+)
+def test_a_key_pasted_in_the_wrong_place_is_not_shown(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Not by the verbs that read runs either, nor by the parser of the command line."""
+    key = "sk-PRZwwrPwV81Aw71l33SCx9vHjHkm1x72EsSfUQUA"
+    done = clawgauge(tmp_path, *(word.format(key=key) for word in words), env={"OPENAI_API_KEY": key})
+    said = done.stdout + done.stderr
+    assert done.code == 2 and said, said
+    assert not [key[at : at + 8] for at in range(len(key) - 7) if key[at : at + 8] in said], said

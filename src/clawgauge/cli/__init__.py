@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from clawgauge import __version__
-from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure, tell
+from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, hide_keys, interruption, machine_failure, tell
 from clawgauge.errors import ClawgaugeError
 
 _VERBS = {
@@ -57,6 +57,7 @@ class _Parser(argparse.ArgumentParser):
         found = re.search(r"unrecognized arguments: (\S*)|invalid choice: '([^' ]*)", message)
         word = (found and (found[1] or found[2])) or ""
         near = difflib.get_close_matches(word, self.known, n=1)
+        hide_keys()
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 
@@ -99,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 wrong = machine_failure(fault)
                 if wrong is None:
                     raise
-                # The words may be a server's, or a file's name.
+                # The words may be a server's, a file's name, or what was pasted in the wrong place.
+                hide_keys()
                 tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
                 code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.

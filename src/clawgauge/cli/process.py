@@ -49,6 +49,15 @@ def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     return redact
 
 
+def hide_keys() -> None:
+    """What is told from now on, of words that nobody has read yet, shows no key of the environment."""
+    from clawgauge.config.providers import find_secrets
+    from clawgauge.secrets import SecretMask
+
+    if not _masks and (secrets := find_secrets({}, os.environ)):
+        _masks.update(dict.fromkeys(("stdout", "stderr"), [SecretMask(secrets).mask]))
+
+
 def columns_of(stream: TextIO) -> int | None:
     """How wide the terminal behind a stream is, by COLUMNS or by itself; None where there is none."""
     with suppress(OSError, ValueError):
