@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from clawgauge import __version__
@@ -73,11 +74,17 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
-            verb.description, verb.epilog = module.__doc__, module.EXAMPLES
+            verb.description, verb.epilog = module.__doc__, _examples().get(name)
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
             parser.known = [*_VERBS, *verb._option_string_actions]
     return parser
+
+
+def _examples() -> dict[str, str]:
+    """What each verb's help ends with."""
+    blocks = Path(__file__).with_name("examples.txt").read_text("utf-8").removeprefix("== ").split("\n== ")
+    return dict(block.split("\n", 1) for block in blocks)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

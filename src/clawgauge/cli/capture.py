@@ -35,11 +35,6 @@ from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context
 
-EXAMPLES = """\
-examples:
-  clawgauge capture openclaw --agent work --all-tools -o work.json
-  clawgauge run -t ollama_openai:qwen3:14b --in-context work.json
-"""
 _NOTE = "The system prompt and the tools of your own agent, as `clawgauge capture` saw them. Private: they tell of you."
 # What shapes a prompt or its tools. The rest holds keys, runs programs, listens, or writes elsewhere.
 _KEPT = ("agents", "tools", "skills", "plugins", "channels", "messages", "memory", "commands", "browser", "ui", "tts")

@@ -24,17 +24,6 @@ from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 from clawgauge.verdict.load import compare_capacity
 
-EXAMPLES = """\
-rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
-  objective_pass_rate<-0.05      p50_ms>20%      n_error>0      'tool_use_rate<0 (significant)'
-
-examples:
-  clawgauge compare 20260213_235930 latest
-  clawgauge compare latest --models embedded:smollm2-135m ollama_openai:llama3.2:3b --answers
-  clawgauge compare before after --map llama3.2:1b=llama3.2:3b
-  clawgauge compare mon1,mon2,mon3 fri1,fri2,fri3 (times too: three runs a side)
-  clawgauge compare main pr --fail-on 'objective_pass_rate<-0.05 (significant)' --format junit -o compare.xml
-"""
 _OF_A_LOAD = {"output_tokens": "--output", "shape": "--shape", "shared_prefix": "--shared-prefix", "slo": "--slo"}
 
 

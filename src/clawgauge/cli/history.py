@@ -24,12 +24,6 @@ from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.history import describe_history, list_unreadable
 
-EXAMPLES = """\
-examples:
-  clawgauge history
-  clawgauge history --models '*llama*' --suite core
-  clawgauge history --fill --json
-"""
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
 _CARRIED = ("draw", "repeats", "concurrency", "timeout_s", "max_tokens", "temperature", "seed")
 _CARRIED_SWITCHES = ("warm_up", "unload_others", "unique_prefix")

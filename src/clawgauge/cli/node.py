@@ -10,8 +10,6 @@ from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.errors import RequestError
 from clawgauge.fleet.node import Node
 
-EXAMPLES = ""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The driver says it all."""

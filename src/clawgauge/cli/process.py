@@ -55,7 +55,7 @@ def hide_keys() -> None:
     from clawgauge.secrets import SecretMask
 
     if not _masks and (secrets := find_secrets({}, os.environ)):
-        _masks.update(dict.fromkeys(("stdout", "stderr"), [SecretMask(secrets).mask]))
+        _masks.update({name: [SecretMask(secrets).mask] for name in ("stdout", "stderr")})
 
 
 def columns_of(stream: TextIO) -> int | None:

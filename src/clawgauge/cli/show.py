@@ -17,13 +17,6 @@ from clawgauge.reports.summary import describe_summary
 from clawgauge.run_data import Row, Run
 from clawgauge.summary import summarize_folder
 
-EXAMPLES = """\
-examples:
-  clawgauge show                       the newest run
-  clawgauge show 20260213_235930 core/P3
-  clawgauge show latest embedded:smollm2-135m/tool_use/P0 --json
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

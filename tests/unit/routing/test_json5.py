@@ -112,10 +112,10 @@ def test_more_levels_than_anyone_writes_are_refused_in_words(tmp_path: Path) -> 
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "openclaw.json"
     path.write_text("{ // one\n  a: 1,\n  b: = 2,\n}")
-    with pytest.raises(ConfigError, match=r"not JSON5: .* in line 3"):
+    with pytest.raises(ConfigError, match=r"not JSON5: .*:3 "):
         read_openclaw(path)
     path.write_text(json.dumps({"a": "x" * (1 << 20)}))
     assert read_openclaw(path)
-    path.write_text("{\na: '" + "x" * (1 << 20) + "'}")
-    with pytest.raises(ConfigError, match=r"property name .* in line 2"):
+    path.write_text("{\na: '" + "x" * (1 << 20) + "',\n b: 0x1}")
+    with pytest.raises(ConfigError, match=r"in line 3"):
         read_openclaw(path)
