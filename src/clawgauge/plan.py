@@ -146,7 +146,7 @@ def refuse_secrets(
         for place, words in places.items() if spellings else ():
             if any(spelling in word for spelling in spellings for word in words):
                 what = f"{place.replace(secret, MASK)} holds the value of {origin}"
-                raise error(f"{what}: take it out; a key is never written down, only named")
+                raise error(f"{what}; take it out: a key is never written down, only named")
 
 
 def refuse_secret_prompts(prompts: Collection[Prompt], secrets: Mapping[str, str]) -> None:

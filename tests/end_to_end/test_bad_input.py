@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -210,3 +212,30 @@ def test_an_output_that_is_a_link_to_itself_is_replaced(place: Path, server: Scr
     (place / "round.csv").symlink_to("round.csv")
     done = clawgauge(place, "export", run.folder.name, "-o", "round.csv")
     assert done.code == 0 and (place / "round.csv").is_file(), done.stderr
+
+
+def test_a_node_that_nobody_drives_is_one_sentence(tmp_path: Path) -> None:
+    """Started by hand, from a file or into one: the event loop ended the process by SIGABRT."""
+    program = Path(sys.executable).with_name("clawgauge")
+    for heard in (subprocess.DEVNULL, subprocess.PIPE):
+        for said in (tmp_path / "out", Path(os.devnull)):
+            with said.open("wb") as sink:
+                done = subprocess.run([program, "node"], stdin=heard, stdout=sink, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 2 and "nothing to type here" in done.stderr, done
+
+
+@every_row(
+    "words",
+    [
+        *(("show", "{key}"), ("show", "latest", "{key}"), ("{key}",), ("run", "--{key}"), ("trust", "{key}")),
+        *(("suites", "check", "{key}.toml"), ("compare", "{key}", "x"), ("report", "r", "-o", "/nowhere/{key}/x")),
+        *(("capture", "{key}"), ("run", "--config", "{key}"), ("history", "--format", "{key}")),
+    ],
+)
+def test_a_key_pasted_in_the_wrong_place_is_not_shown(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Not by the verbs that read runs either, nor by the parser of the command line."""
+    key = "sk-PRZwwrPwV81Aw71l33SCx9vHjHkm1x72EsSfUQUA"
+    done = clawgauge(tmp_path, *(word.format(key=key) for word in words), env={"OPENAI_API_KEY": key})
+    said = done.stdout + done.stderr
+    assert done.code == 2 and said, said
+    assert not [key[at : at + 8] for at in range(len(key) - 7) if key[at : at + 8] in said], said

@@ -176,7 +176,16 @@ def test_settings_that_grow_as_they_are_read_are_one_sentence(tmp_path: Path) ->
     (tmp_path / "9.json").write_text("{}")
     (tmp_path / "nul.json").write_text(json.dumps({"$include": "a\0b"}))
     (tmp_path / "deep.json").write_text('{"a":' * 900 + "1" + "}" * 900)
+    for n in range(9):
+        chained = '{"a":' * 50 + json.dumps({"$include": f"chain{n + 1}.json"}) + "}" * 50
+        (tmp_path / f"chain{n or ''}.json").write_text(chained)
+    (tmp_path / "chain9.json").write_text("{}")
     fake = install_fake_openclaw(tmp_path / "bin")
-    for name, said in (("0", "one of too many"), ("nul", "no such file"), ("deep", "cannot be followed to its end")):
+    for name, said in (
+        ("0", "one of too many"),
+        ("nul", "no such file"),
+        ("deep", "100 levels deep"),
+        ("chain", "100 levels deep"),
+    ):
         done = capture(tmp_path, fake, "--config", f"{name}.json")
         assert done.code == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr

@@ -161,6 +161,12 @@ def test_an_untrusted_file_names_suites_beside_it_alone(suite: str, place: Path,
     (place / "clawgauge.toml").write_text(f'[run]\nsuites = ["{suite}"]\n')
     done = in_clone(place, "run", "-t", "openai_responses:m", OPENAI_BASE_URL=server.v1_url)
     assert done.code == 2 and "outside this folder" in done.stderr and server.requests == []
+    assert "`clawgauge trust`" in done.stderr and "--suite" in done.stderr
+    # Who names suites needs none of the file's, and who only reads runs needs no suite at all.
+    assert in_clone(place, *RUN, "-t", "openai_responses:m", OPENAI_BASE_URL=server.v1_url).code == 0
+    for words in (("show",), ("history",), ("doctor",), ("run", "--resume", "latest")):
+        done = in_clone(place, *words, OPENAI_BASE_URL=server.v1_url)
+        assert done.code == 0, (words, done.stderr)
 
 
 def test_trust_shows_what_it_allows_and_then_the_file_counts(clone: Path, server: ScriptedServer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,29 @@ def test_row_33_a_bad_middle_line(finished: Outcome, kind: str) -> None:
     assert finished.summary()["n_unreadable_lines"] == 1 and finished.summary()["models"][0]["n_total"] == 4
     assert bad in results.read_bytes()
     results.write_bytes(b"".join(lines))  # what is planted here would not meet the schema
+
+
+def test_row_33_whoever_exits_5_says_why_on_stderr(finished: Outcome) -> None:
+    """Also where stdout is JSON for a program, or a file was named for it."""
+    results = finished.folder / "results.jsonl"
+    lines = results.read_bytes()
+    results.write_bytes(b"{broken\n" + lines)
+    shutil.copytree(finished.folder, finished.cwd / "other" / "r2")
+    (finished.cwd / "runs" / "closed").mkdir()
+    (finished.cwd / "runs" / "closed" / "config.json").write_text("{")
+    for words in (
+        *(("show", "r"), ("show", "r", "--json"), ("show", "r", "P3", "--json"), ("summarize", "r")),
+        *(("rescore", "r", "--dry-run"), ("report", "r", "-o", "r.html"), ("export", "r"), ("history",)),
+        *(("history", "--json"), ("history", "-o", "h.txt"), ("route", "r", "-o", "p.json")),
+        *(("compare", "r", "other/r2"), ("compare", "r", "other/r2", "--json", "-o", "c.json")),
+        ("run", "--resume", "r", "--quiet", "--json"),
+    ):
+        done = clawgauge(finished.cwd, *words)
+        assert done.code == 5 and "1 line of r" in done.stderr, (words, done.code, done.stderr)
+        assert done.stderr.count("1 line of results.jsonl") <= 1, (words, done.stderr)
+    shutil.rmtree(finished.cwd / "other")
+    shutil.rmtree(finished.cwd / "runs" / "closed")
+    results.write_bytes(lines)
 
 
 def test_row_33_resuming_over_a_bad_line(finished: Outcome, server: ScriptedServer) -> None:

@@ -9,10 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from clawgauge import __version__
-from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, interruption, machine_failure, tell
+from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, hide_keys, interruption, machine_failure, tell
 from clawgauge.errors import ClawgaugeError
 
 _VERBS = {
@@ -60,6 +61,7 @@ class _Parser(argparse.ArgumentParser):
         found = re.search(r"unrecognized arguments: (\S*)|invalid choice: '([^' ]*)", message)
         word = (found and (found[1] or found[2])) or ""
         near = difflib.get_close_matches(word, self.known, n=1)
+        hide_keys()
         super().error(f"{message}; did you mean {near[0]}?" if near else message)
 
 
@@ -74,11 +76,17 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
-            verb.description, verb.epilog = module.__doc__, module.EXAMPLES
+            verb.description, verb.epilog = module.__doc__, _examples().get(name)
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
             parser.known = [*_VERBS, *verb._option_string_actions]
     return parser
+
+
+def _examples() -> dict[str, str]:
+    """What each verb's help ends with."""
+    blocks = Path(__file__).with_name("examples.txt").read_text("utf-8").removeprefix("== ").split("\n== ")
+    return dict(block.split("\n", 1) for block in blocks)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 wrong = machine_failure(fault)
                 if wrong is None:
                     raise
-                # The words may be a server's, or a file's name.
+                # The words may be a server's, a file's name, or what was pasted in the wrong place.
+                hide_keys()
                 tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
                 code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.

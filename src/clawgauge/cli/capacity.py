@@ -33,14 +33,6 @@ from clawgauge.reports.clean import clean_lines
 from clawgauge.verdict.load import word_tokens
 from clawgauge.words import format_duration, format_latency, list_names, plural
 
-EXAMPLES = """\
-examples:
-  clawgauge capacity -t ollama_openai:qwen3:14b
-  clawgauge capacity -t NAME:MODEL --context 2k,8k,16k --output 128 --slo ttft=2s,tpot=80ms
-  clawgauge capacity -t NAME:MODEL --rate 0.5..8 --duration 60
-  clawgauge capacity -t ollama_openai:a -t ollama_openai:b --swap
-  clawgauge capacity --nodes ana,bob -t NAME:MODEL      two machines load the server that both call NAME
-"""
 _EMBEDDED_SLOTS = 4  # what the embedded server, which is there for the run alone, serves side by side
 _MIN_ARRIVALS = 10
 _LENGTH, _LIMITS = "tokens, from 100 to 4000k, such as 800 or 16k", "ttft=2s,tpot=80ms"

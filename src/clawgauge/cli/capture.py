@@ -28,17 +28,13 @@ from clawgauge.cli.files import write_output
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import CallFailure, ConfigError
+from clawgauge.routing.json5 import MAX_LEVELS
 from clawgauge.routing.openclaw import read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context
 from clawgauge.words import plural
 
-EXAMPLES = """\
-examples:
-  clawgauge capture openclaw --agent work --all-tools -o work.json
-  clawgauge run -t ollama_openai:qwen3:14b --in-context work.json
-"""
 _NOTE = "The system prompt and the tools of your own agent, as `clawgauge capture` saw them. Private: they tell of you."
 # What shapes a prompt or its tools. The rest holds keys, runs programs, listens, or writes elsewhere.
 _KEPT = ("agents", "tools", "skills", "plugins", "channels", "messages", "memory", "commands", "browser", "ui", "tts")
@@ -168,16 +164,19 @@ def read_config(path: Path, folder: Path) -> dict[str, Any]:
     """An openclaw.json with what it includes; nothing outside its folder is read, as OpenClaw itself has it."""
     reads = iter(range(_MAX_INCLUDES))
 
-    def unfold(value: Any, base: Path) -> Any:
+    def unfold(value: Any, base: Path, depth: int = 0) -> Any:
+        if depth > MAX_LEVELS:
+            raise ConfigError(f"{path}: with what it includes it is nested more than {MAX_LEVELS} levels deep")
         if not isinstance(value, dict):
-            return [unfold(item, base) for item in value] if isinstance(value, list) else value
+            return [unfold(item, base, depth + 1) for item in value] if isinstance(value, list) else value
         whole: Any = {}
         for name in names if isinstance(names := value.get("$include", []), list) else [names]:
             file = Path(os.path.realpath(base / str(name).replace("\0", "?")))
             if next(reads, None) is None or not file.is_relative_to(folder):
                 raise ConfigError(f"{path}: $include {str(name)!r} leaves its folder, or is one of too many")
-            whole = _merged(whole, unfold(read_openclaw(file), file.parent))
-        return _merged(whole, {key: unfold(item, base) for key, item in value.items() if key != "$include"})
+            whole = _merged(whole, unfold(read_openclaw(file), file.parent, depth + 1))
+        own = {key: unfold(item, base, depth + 1) for key, item in value.items() if key != "$include"}
+        return _merged(whole, own)
 
     return dict(unfold(read_openclaw(path), path.parent))
 

@@ -11,8 +11,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from clawgauge.cli.files import open_run, render, write_output
-from clawgauge.cli.process import DONE, GATE_FAILED, UNREADABLE_LINES
+from clawgauge.cli.files import open_run, render, tell_unreadable, write_output
+from clawgauge.cli.process import DONE, GATE_FAILED
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ClawgaugeError, ConfigError
@@ -26,17 +26,6 @@ from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 from clawgauge.verdict.load import compare_capacity
 
-EXAMPLES = """\
-rules: METRIC OP NUMBER[%] [(significant)]; the change B − A that must not be, with % in per cent of A
-  objective_pass_rate<-0.05      p50_ms>20%      n_error>0      'tool_use_rate<0 (significant)'
-
-examples:
-  clawgauge compare 20260213_235930 latest
-  clawgauge compare latest --models embedded:smollm2-135m ollama_openai:llama3.2:3b --answers
-  clawgauge compare before after --map llama3.2:1b=llama3.2:3b
-  clawgauge compare mon1,mon2,mon3 fri1,fri2,fri3 (times too: three runs a side)
-  clawgauge compare main pr --fail-on 'objective_pass_rate<-0.05 (significant)' --format junit -o compare.xml
-"""
 _OF_A_LOAD = {"output_tokens": "--output", "shape": "--shape", "shared_prefix": "--shared-prefix", "slo": "--slo"}
 
 
@@ -96,9 +85,9 @@ def execute(arguments: argparse.Namespace) -> int:
         sections, title = describe_comparison(comparison), f"{comparison.a.run_id} → {comparison.b.run_id}"
         text = render(sections, arguments.format, document=comparison, title=title, width=100)
     write_output(arguments.output, text)
-    if comparison.gate_failed:
-        return GATE_FAILED
-    return UNREADABLE_LINES if comparison.a.n_unreadable_lines or comparison.b.n_unreadable_lines else DONE
+    unread = {side.run_id: side.n_unreadable_lines for side in (comparison.a, comparison.b)}
+    code = max(tell_unreadable(n_lines, run_id) for run_id, n_lines in unread.items())
+    return GATE_FAILED if comparison.gate_failed else code
 
 
 def _compare_loads(arguments: argparse.Namespace, runs: list[Run], loads: list[CapacityOptions]) -> int:

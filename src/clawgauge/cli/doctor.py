@@ -21,13 +21,6 @@ from clawgauge.records import ProviderProbe
 from clawgauge.secrets import mask_strings
 from clawgauge.words import list_names
 
-EXAMPLES = """\
-examples:
-  clawgauge doctor
-  clawgauge doctor --nodes ana,rack    what can be reached from these machines, and how far their clocks are off
-  clawgauge doctor --get-embedded      fetch the embedded model now (93 MB, once)
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

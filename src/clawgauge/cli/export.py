@@ -17,14 +17,6 @@ from clawgauge.export import ResultStream, choose_columns, iter_csv, iter_jsonl,
 from clawgauge.reports.clean import clean_lines, clean_terminal
 from clawgauge.words import plural
 
-EXAMPLES = """\
-examples:
-  clawgauge export latest > results.csv
-  clawgauge export 20260213_235930 20260214_001500 -o both.parquet
-  clawgauge export latest --format jsonl --columns target,prompt_id,objective_pass,e2e_ms
-  clawgauge export latest --excel-safe -o for-a-spreadsheet.csv
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, columns_of
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, columns_of, tell
 from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.journal import encode_document, is_run_folder, locate_run
@@ -47,11 +47,10 @@ def configured_runs_dir() -> Path:
     return configured_path("runs_dir") or Path(DEFAULT_RUNS_DIR)
 
 
-def tell_unreadable(n_lines: int) -> int:
-    if not n_lines:
-        return DONE
-    sys.stderr.write(f"{word_unreadable(n_lines)}\n")
-    return UNREADABLE_LINES
+def tell_unreadable(n_lines: int, *where: str) -> int:
+    """The exit code, and on stderr why it is none of success: whatever the output is, and wherever it goes."""
+    tell(*([word_unreadable(n_lines, *where)] if n_lines else ()))
+    return UNREADABLE_LINES if n_lines else DONE
 
 
 @contextmanager

@@ -14,21 +14,15 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.files import configured_runs_dir, refill_command, render, write_output
-from clawgauge.cli.process import DONE, UNREADABLE_LINES
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, tell
 from clawgauge.config.settings import flag_of
 from clawgauge.history.findings import FillCommand, FillStep
 from clawgauge.history.trends import read_history
 from clawgauge.prices import missing_key
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
-from clawgauge.reports.history import describe_history
+from clawgauge.reports.history import describe_history, list_unreadable
 
-EXAMPLES = """\
-examples:
-  clawgauge history
-  clawgauge history --models '*llama*' --suite core
-  clawgauge history --fill --json
-"""
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
 _CARRIED = ("draw", "repeats", "concurrency", "timeout_s", "max_tokens", "temperature", "seed")
 _CARRIED_SWITCHES = ("warm_up", "unload_others", "unique_prefix")
@@ -55,8 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
         sections, title = describe_history(history), f"Runs in {history.runs_dir}"
         text = render(sections, arguments.format, document=history, title=title, width=120)
     write_output(arguments.output, text)
-    spoilt = history.unreadable or any(run.n_unreadable_lines for run in history.runs)
-    return UNREADABLE_LINES if spoilt else DONE
+    tell(*(unread := list_unreadable(history)))
+    return UNREADABLE_LINES if unread else DONE
 
 
 def _plan(steps: Sequence[FillStep], runs_dir: Path | None) -> tuple[list[FillCommand], dict[str, tuple[str, int]]]:

@@ -24,11 +24,6 @@ from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
 from clawgauge.words import list_names, plural
 
-EXAMPLES = """\
-examples:
-  clawgauge init
-  clawgauge init --force               a file that is there already is written anew
-"""
 _PORTS = {"llamacpp": 8080, "lmstudio": 1234, "vllm": 8000}
 _MAX_TARGETS = 8
 # A printable text in JSON is a string of TOML as well.

@@ -49,6 +49,15 @@ def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     return redact
 
 
+def hide_keys() -> None:
+    """What is told from now on, of words that nobody has read yet, shows no key of the environment."""
+    from clawgauge.config.providers import find_secrets
+    from clawgauge.secrets import SecretMask
+
+    if not _masks and (secrets := find_secrets({}, os.environ)):
+        _masks.update({name: [SecretMask(secrets).mask] for name in ("stdout", "stderr")})
+
+
 def columns_of(stream: TextIO) -> int | None:
     """How wide the terminal behind a stream is, by COLUMNS or by itself; None where there is none."""
     with suppress(OSError, ValueError):
@@ -155,8 +164,8 @@ def machine_failure(fault: BaseException) -> ClawgaugeError | None:
         what = "no thread can be started"
     elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return machine_failure(fault.__context__) if fault.__context__ else None
-    elif isinstance(fault, RecursionError) or str(fault).startswith(("Symlink loop", "Could not determine home")):
-        return RequestError(f"a path or a file cannot be followed to its end ({fault}): name another")
+    elif str(fault).startswith(("Symlink loop", "Could not determine home")):
+        return RequestError(f"a path cannot be followed to its end ({fault}): name another")
     else:
         return None
     told = f"This machine would not go on ({what}); what was recorded stands"

@@ -11,12 +11,6 @@ from pathlib import Path
 from clawgauge.cli.files import open_run, tell_unreadable, write_output
 from clawgauge.reports.html import Survey, read_runs, render_report
 
-EXAMPLES = """\
-examples:
-  clawgauge report --open                              report.html of the newest run, in a browser
-  clawgauge report 20260213_235930 20260214_101500 -o both.html
-  clawgauge report ../old-harness/runs/20260101_120000 -o - > old.html
-"""
 REPORT = "report.html"
 
 

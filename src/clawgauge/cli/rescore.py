@@ -30,12 +30,6 @@ from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts
 from clawgauge.words import plural
 from clawgauge.world import can_run, engine
 
-EXAMPLES = """\
-examples:
-  clawgauge rescore latest --dry-run
-  clawgauge rescore 20260213_235930
-  clawgauge rescore 20260213_235930 --suite tool_use   (by today's version of a built-in suite)
-"""
 _EXAMPLES_SHOWN, _CHANGES_KEPT = 20, 1_000
 # All that the model was shown, and the world it acted on.
 _question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns", "messages")

@@ -32,16 +32,6 @@ from clawgauge.routing.litellm import litellm_config
 from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
 
-EXAMPLES = """\
-examples:
-  clawgauge route latest                                   a patch for openclaw.json on stdout
-  clawgauge route latest --config ~/.openclaw/openclaw.json --dry-run
-  clawgauge route latest --config ~/.openclaw/openclaw.json --write
-  clawgauge route latest --current ~/.openclaw/openclaw.json       in a tie, what is in use stays
-  clawgauge route run-a run-b --for litellm -o litellm.yaml
-  clawgauge route latest --policy policy.toml --simulate 'local>codex>claude'
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

@@ -29,21 +29,6 @@ from clawgauge.run_data.schedule import is_own_work
 from clawgauge.runner.agenda import make_agenda, tier_pool
 from clawgauge.stats.tiers import can_tell_tier_1
 
-EXAMPLES = """\
-targets: PROVIDER:MODEL[@low|medium|high|xhigh]
-  ollama_openai:llama3.2:3b      ollama_openai:* (all of them)      '!ollama_openai:*70b*' (takes out)
-  openai_responses:gpt-5-codex@high      claude_code_cli:claude-opus      embedded:smollm2-135m
-  embedded:path/to/model.gguf      NAME:MODEL for a server named in clawgauge.toml
-  llama3.2:3b or talker alone is asked of the one server that lists it
-
-examples:
-  clawgauge run -t embedded:smollm2-135m -s core --prompt-ids P0,P1
-  clawgauge run -t 'ollama_openai:*' --repeats 3 --warm-up
-  clawgauge run -t 'ollama_openai:*' --until-decided --max-calls 60
-  clawgauge run -t openai_responses:gpt-5 -t openai_responses:gpt-5-mini --interleave
-  clawgauge run --resume 20260213_235930 --retry-errors
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # None means: not said here, so file or default decide.
@@ -152,8 +137,9 @@ def make_plan(
         planning.refuse_secrets({"the command line": words}, in_environment)
     configuration = read_configuration(config, environ)
     names_targets = not resumes or "targets" in said
-    # A resumed run has targets of its own.
+    # A resumed run has targets and suites of its own.
     wanted = FIELDS.keys() - said.keys() - (set() if names_targets else {"targets", "unload_others"})
+    wanted -= {"suites"} if resumes or not suites else set()
     settings = make_settings(configuration.under(said, wanted), environ)
     named = None if resumes else {text.removeprefix("!").partition(":")[0] for text in settings.targets}
     providers = provider_settings(configuration, environ, tell, named)

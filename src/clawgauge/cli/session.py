@@ -17,7 +17,7 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli import process
 from clawgauge.cli.estimate import expected_calls, plan_lines
-from clawgauge.cli.files import refill_command, render, write_summary
+from clawgauge.cli.files import refill_command, render, tell_unreadable, write_summary
 from clawgauge.cli.preflight import look_ahead, refuse_wrong_names
 from clawgauge.cli.process import cancellable, interruption
 from clawgauge.cli.resume import Resumed, find_changes, open_work
@@ -169,6 +169,7 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_j
     else:
         failures = [(group.target.label, failure) for group in summary.models for failure in group.failures]
         sys.stderr.write("".join(one_row(f"{label}: {word_failure(failure)}") for label, failure in failures))
+        tell_unreadable(summary.n_unreadable_lines)
     if folder.n_events_lost:
         lost = f"{plural(folder.n_events_lost, 'event')} could not be written"
         sys.stderr.write(f"{lost}: figures of machine and clock may be missing\n")

@@ -9,19 +9,12 @@ import sys
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, render, tell_unreadable
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, print_json
+from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError
 from clawgauge.reports.call import render_call
 from clawgauge.reports.summary import describe_summary
 from clawgauge.run_data import Row, Run
 from clawgauge.summary import summarize_folder
-
-EXAMPLES = """\
-examples:
-  clawgauge show                       the newest run
-  clawgauge show 20260213_235930 core/P3
-  clawgauge show latest embedded:smollm2-135m/tool_use/P0 --json
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +34,7 @@ def execute(arguments: argparse.Namespace) -> int:
         form = "json" if arguments.json else "text"
         sections = describe_summary(summary, Run.open(path).config, verbose=arguments.verbose)
         sys.stdout.write(render(sections, form, document=summary))
-        return UNREADABLE_LINES if summary.n_unreadable_lines else DONE
+        return tell_unreadable(summary.n_unreadable_lines)
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
     run.feed(fitting)

@@ -22,15 +22,6 @@ from clawgauge.suites import BUILTIN_SUITES, list_builtin, load_suite, suite_pat
 from clawgauge.suites.context import load_context
 from clawgauge.words import plural
 
-EXAMPLES = """\
-examples:
-  clawgauge suites list
-  clawgauge suites show core
-  clawgauge suites show core --source > my_suite.toml      a copy to edit
-  clawgauge suites check my_suite.toml
-  clawgauge suites from-openclaw -o mine.toml --since 30d   your own work, as the model you use now did it
-  clawgauge suites from-bfcl simple live_multiple -o bfcl   the Berkeley collection, as files in a folder
-"""
 _SPANS, _PREVIEW_CHARS = {"h": "hours", "d": "days", "w": "weeks"}, 90
 _KEY_FILES = (".env", "openclaw.json", "credentials/*.json", "agents/*/agent/*.json")
 

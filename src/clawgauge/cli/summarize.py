@@ -10,12 +10,6 @@ from clawgauge.cli.files import open_run, tell_unreadable, write_summary
 from clawgauge.cli.process import print_json
 from clawgauge.journal.folder import RunFolder
 
-EXAMPLES = """\
-examples:
-  clawgauge summarize latest
-  clawgauge summarize ../old-harness/runs/20260213_235930
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

@@ -19,13 +19,6 @@ from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import one_row
 from clawgauge.secrets import public_address
 
-EXAMPLES = """\
-examples:
-  clawgauge trust                      show what ./clawgauge.toml asks for, and trust it as it is now
-  clawgauge trust --list               every trusted file
-  clawgauge trust --remove             trust ./clawgauge.toml no more
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="default: ./clawgauge.toml")

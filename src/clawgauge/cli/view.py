@@ -15,12 +15,6 @@ from clawgauge.cli.process import DONE, run_async
 from clawgauge.errors import ConfigError
 from clawgauge.view import serve
 
-EXAMPLES = """\
-examples:
-  clawgauge view                       opens a browser
-  clawgauge view --no-open --port 8123
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-open", action="store_true", help="only print the address")

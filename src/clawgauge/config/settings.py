@@ -139,7 +139,8 @@ class Configuration(msgspec.Struct, frozen=True):
         """What counts of `[run]` under these words of the command line; stops if what is `wanted` was withheld."""
         if withheld := sorted(self.withheld["run"].intersection(wanted)):
             flags = ", ".join(flag_of(FIELDS[name]) for name in withheld)
-            raise ConfigError(f"[run] {', '.join(withheld)} of {self.why_withheld()}, or say {flags} yourself")
+            what = ", ".join(withheld).replace("suites", "suites (outside this folder)")
+            raise ConfigError(f"[run] {what} of {self.why_withheld()}, or say {flags} yourself")
         own = dict(self.run)
         own |= {name: str(self.folder / own[name]) for name in ("prices", "in_context") if own.get(name)}
         return {**own, **said}
@@ -173,22 +174,19 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     trusted_sha256 = read_trusted(environ).get(place_of(here))
     if trusted_sha256 == sha256:
         return found
-    # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.
-    folder = Path().resolve()
-    for ref in found.run.get("suites", []):
-        try:
-            far = ref.startswith("~") or not (folder / ref).resolve().is_relative_to(folder)
-        except (OSError, ValueError, RuntimeError):
-            far = True
-        if far:
-            what = f"{DEFAULT_NAME} here is not trusted and names the suite {ref!r} outside this folder"
-            raise ConfigError(f"{what}: name it with -s, or run `clawgauge trust`")
-    # An untrusted file may say what is harmless of `[run]`, and has no other table.
-    demands = found.demands()
+    # An untrusted file may say what is harmless of `[run]`, and has no other table. It names suites beside it: what
+    # lies elsewhere is not for whoever wrote it to have asked.
+    demands = found.demands() | ({} if all(map(_is_here, found.run.get("suites", []))) else {"suites": None})
     kept = {name: value for name, value in found.run.items() if name not in demands}
     standing = "changed since it was trusted" if trusted_sha256 else "not trusted"
     withheld = {"run": frozenset(demands)} | {name: frozenset(getattr(found, name)) for name in _TABLES}
     return Configuration(run=kept, path=here, standing=standing, withheld=withheld)
+
+
+def _is_here(ref: str) -> bool:
+    with suppress(OSError, ValueError, RuntimeError):
+        return not ref.startswith("~") and Path(ref).resolve().is_relative_to(Path().resolve())
+    return False
 
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:

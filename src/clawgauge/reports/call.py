@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 
 from clawgauge.records import Attempt, Prompt, Result, ToolInvocation
@@ -11,15 +12,16 @@ from clawgauge.reports.words import shown_ms, verdict_word
 from clawgauge.words import cut_text, format_latency, rounded
 
 _TEXT_CHARS, _WIDTH = 20_000, 80
+_HEADING = re.compile("^-- ", re.MULTILINE)
 
 
 def render_call(result: Result, prompt: Prompt | None) -> str:
     suite = f"{result.suite}/" if result.suite else ""
     head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = {
-        "verdict": f"fail: {result.violation}" if result.violation else verdict_word(result),
+        "verdict": clean_cell(f"fail: {result.violation}" if result.violation else verdict_word(result)),
         "time": textwrap.fill(_time(result), _WIDTH),
-        "tokens": _tokens(result),
+        "tokens": clean_cell(_tokens(result)),
         "attempts": "\n".join(clean_cell(_attempt(one)) for one in result.attempts),
         "tool calls": "\n".join(clean_cell(_invocation(one)) for one in result.tool_invocations),
         "error": clean_cell(result.error or ""),
@@ -31,7 +33,8 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
         blocks["expected"] = json.dumps(prompt.validator, ensure_ascii=False)
     blocks["reasoning"] = cut_text(result.reasoning_text or "", _TEXT_CHARS)
     blocks["answer"] = cut_text(result.raw_output, _TEXT_CHARS)
-    told = [f"-- {name}\n{clean_lines(text)}" for name, text in blocks.items() if text]
+    # A line of an answer, or of a prompt, that looks like one of these headings stands further in.
+    told = [f"-- {name}\n{_HEADING.sub(' -- ', clean_lines(text))}" for name, text in blocks.items() if text]
     return "".join([f"{clean_cell(head)}\n", *told, "\n"])
 
 

@@ -50,9 +50,6 @@ def describe_history(history: History) -> list[Section]:
     series = [row for trend in history.trends for row in _series_rows(trend)]
     drift = [f"{trend.target} on {_prompts(trend)}: {sentence}" for trend in history.trends for sentence in trend.drift]
     table = Table(_RUN_COLUMNS, runs, ("suites", "answered", "passed, by model", "started"))
-    unread = [f"{run.path}: {run.reason}" for run in history.unreadable]
-    spoilt = [run for run in history.runs if run.n_unreadable_lines]
-    unread += [word_unreadable(run.n_unreadable_lines, run.run_id) for run in spoilt]
     return [
         Section(f"{plural(len(history.runs), 'run')} in {history.runs_dir}", [table]),
         describe_jobs(history.jobs, by=BY_NEWEST),
@@ -61,9 +58,14 @@ def describe_history(history: History) -> list[Section]:
         Section("drift", [Points(drift)]),
         Section("capacity runs", [Table(_LOAD_COLUMNS, loads, ("started",))]),
         Section("what has an answer in any run", [Points(_word_coverage(history.coverage))]),
-        Section("could not be read", [Points(unread)]),
+        Section("could not be read", [Points(list_unreadable(history))]),
         Section("to fill what is missing", [Commands(_fill(history))]),
     ]
+
+
+def list_unreadable(history: History) -> list[str]:
+    spoilt = [word_unreadable(n, run.run_id) for run in history.runs if (n := run.n_unreadable_lines)]
+    return [*(f"{run.path}: {run.reason}" for run in history.unreadable), *spoilt]
 
 
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:

@@ -11,13 +11,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import json5
-
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
 from clawgauge.records import CapacitySummary
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence, plain_model
+from clawgauge.routing.json5 import parse_json5
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 from clawgauge.stats.tiers import DECIDED_LEVEL
@@ -322,14 +321,10 @@ def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
         text = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json").decode("utf-8-sig")
-        try:
-            found = json.loads(text)
-        except ValueError:
-            # Slow, but right: only files with comments and the like come this far.
-            found = json5.loads(text, allow_duplicate_keys=False)
+        found = parse_json5(text)
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
-    except (ValueError, RecursionError) as fault:
+    except ValueError as fault:
         raise ConfigError(f"{path} is not JSON5: {fault}") from fault
     if not isinstance(found, dict):
         raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import os
 import secrets
 from collections import Counter, deque
@@ -22,6 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from clawgauge import __version__
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
@@ -348,10 +350,18 @@ def _page(html: str, status: int = 200) -> web.StreamResponse:
     return _closed(page)
 
 
+def _is_ours(entry: logging.LogRecord) -> bool:
+    """Whether a fault is for whoever serves to know: what a client sent that is no HTTP, it is told itself."""
+    fault = entry.exc_info[1] if entry.exc_info else None
+    return not isinstance(fault, HttpProcessingError | ConnectionError)
+
+
 async def serve(runs_dir: Path, port: int, ready: Callable[[str], None]) -> None:
     """Serve until cancelled. `ready` is told the address, token and all, once it can be asked."""
     server = _Server(runs_dir)
-    runner = web.AppRunner(server.app, access_log=None, handle_signals=False)
+    logger = logging.getLogger(__name__)
+    logger.addFilter(_is_ours)
+    runner = web.AppRunner(server.app, access_log=None, handle_signals=False, logger=logger)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -218,6 +219,34 @@ def test_a_folder_without_runs_says_how_to_make_one_and_it_ends_when_told_to(tmp
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a name is text")
+def test_what_is_no_http_is_told_to_whoever_sent_it_and_to_nobody_else(runs: Path) -> None:
+    """Over-long headers, bodies of no such length, other protocols: a traceback each, on the terminal of the user."""
+    words = [sys.executable, "-m", "clawgauge", "view", "--no-open"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, cwd=runs, env=clean_environment(), stdout=pipe, stderr=pipe, text=True) as process:
+        view = View(process)
+        ours = f"Host: {view.place.netloc}\r\nCookie: {view.cookie}\r\n"
+        for sent in (
+            f"GET / HTTP/1.1\r\n{ours}X: {'x' * 20_000}\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{ours}no header\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{ours}Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            f"GET / HTTP/1.1\r\n{ours}Content-Length: x\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{ours}Content-Length: 2\r\nContent-Length: 3\r\n\r\nab",
+            f"GET {'/' * 20_000} HTTP/1.1\r\n{ours}\r\n",
+            f"GET / HTTP/1.1\r\n{ours}\r\nGARBAGE\r\n\r\n",
+            f"GET / HTTP/9.9\r\n{ours}\r\n",
+            "\x16\x03\x01\x02\r\n\r\n",
+        ):
+            with socket.create_connection((view.place.hostname or "", view.place.port or 0), PATIENCE_S) as client:
+                client.sendall(sent.encode("latin-1"))
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65_536):
+                    pass
+        assert view.ask("/").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=PATIENCE_S)[1] == ""
+
+
 def test_a_folder_whose_name_is_no_text_hides_no_other(runs: Path, view: View) -> None:
     odd = write_run(runs / "runs" / os.fsdecode(b"odd\xff\xfe"), [record("P0")], config=config([prompt("P0")]))
     try:
