@@ -28,8 +28,7 @@ from clawgauge.cli.files import write_output
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.config.providers import find_secrets, secrets_of_settings
 from clawgauge.errors import CallFailure, ConfigError
-from clawgauge.routing.json5 import MAX_LEVELS
-from clawgauge.routing.openclaw import read_openclaw
+from clawgauge.routing.openclaw import MAX_LEVELS, read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context

@@ -11,12 +11,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyjson5
+
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import vendor_of
 from clawgauge.records import CapacitySummary
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence, plain_model
-from clawgauge.routing.json5 import parse_json5
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
 from clawgauge.stats.tiers import DECIDED_LEVEL
@@ -34,6 +35,7 @@ _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
 _ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
 _ODD = re.compile(r"[^a-z0-9_-]+")
+MAX_LEVELS = 100  # of a configuration: nobody writes a tenth of it
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
@@ -321,11 +323,13 @@ def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
         text = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json").decode("utf-8-sig")
-        found = parse_json5(text)
+        found = pyjson5.decode(text, MAX_LEVELS)
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
-    except ValueError as fault:
-        raise ConfigError(f"{path} is not JSON5: {fault}") from fault
+    except pyjson5.Json5NestingTooDeep:
+        raise ConfigError(f"{path} is nested more than {MAX_LEVELS} levels deep") from None
+    except (pyjson5.Json5DecoderException, UnicodeDecodeError) as fault:
+        raise ConfigError(f"{path} is not JSON5: {fault.args[0] if len(fault.args) == 3 else fault}") from fault
     if not isinstance(found, dict):
         raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")
     return found

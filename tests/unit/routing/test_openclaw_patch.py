@@ -301,7 +301,7 @@ def test_writing_keeps_every_backup(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1, "a": 2,}', "\x00"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1 "b": 2,}', "\x00"])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     """Nothing is written over what was not understood."""
     config = tmp_path / "openclaw.json"
