@@ -61,6 +61,7 @@ _POLICY = (
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _MAX_REPORTS, _MAX_SUMMARISED = 4, 200
+_LARGE_BYTES, _SOON_S = 4 << 20, 0.5  # whose report is waited for on a page that says so, and after how long
 _CHART = (640, 120)
 MAX_ROWS, _MAX_WHY = 500, 160
 
@@ -248,6 +249,7 @@ class _Server:
         self.token = secrets.token_urlsafe(24)
         self.hosts: frozenset[str] = frozenset()
         self._runs_dir, self._pages = runs_dir, Pages(runs_dir)
+        self._making: dict[tuple[Path, int, int], asyncio.Task[str]] = {}
         self.app = web.Application(middlewares=[self._guard])
         for path, handler in {
             "/": self._list, "/history": self._list, "/compare": self._compare, "/static/{name}": self._file,
@@ -303,8 +305,16 @@ class _Server:
         path = await self._path(request.match_info["run"])
         if "report" not in request.query and await asyncio.to_thread(is_running, path):
             return _closed(web.Response(status=303, headers={"Location": f"{request.rel_url.path}/live"}))
-        page = await asyncio.to_thread(self._pages.report, path)
-        return _closed(web.Response(text=page, content_type="text/html"))
+        version = await asyncio.to_thread(_version, path)
+        if (making := self._making.get(version)) is None:
+            making = self._making[version] = asyncio.create_task(asyncio.to_thread(self._pages.report, path))
+            making.add_done_callback(lambda done: self._making.pop(version, None) and done.exception())
+        if version[1] > _LARGE_BYTES and not (await asyncio.wait([making], timeout=_SOON_S))[0]:
+            waiting = _page(message_page(f"the report of {path.name} is being made, and opens by itself"))
+            waiting.headers["Refresh"] = "1"
+            return waiting
+        # Whoever leaves does not take it from those who still wait.
+        return _closed(web.Response(text=await asyncio.shield(making), content_type="text/html"))
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         return _page(self._pages.live(await self._path(request.match_info["run"])))

@@ -145,6 +145,18 @@ def test_a_run_opens_as_its_report(view: View) -> None:
     assert reply.status == 200 and "Content-Security-Policy" in reply.body and "before" in reply.body
 
 
+def test_a_large_run_says_that_its_report_is_being_made_and_then_opens(tmp_path: Path) -> None:
+    """Nobody looks at an empty window meanwhile: the page that comes first asks again by itself."""
+    records = [record(f"P{n}", True, raw_output=f"{n} " * 15_000) for n in range(150)]
+    prompts = [prompt(f"P{n}", category="json") for n in range(150)]
+    write_run(tmp_path / "runs" / "large", records, config=config(prompts))
+    with viewing(tmp_path) as view:
+        while "Refresh" in (reply := view.ask("/runs/large")).headers:
+            assert reply.status == 200 and "is being made" in reply.body
+        assert "core/P149" in reply.body or "P149" in reply.body
+        assert view.ask("/runs/large").body == reply.body
+
+
 def test_two_runs_stand_beside_each_other_with_their_differences_marked(view: View) -> None:
     page = view.ask("/compare?a=before&b=after").body
     assert "core/P3" in page and "core/P5" in page and "<mark>" in page
