@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from clawgauge import __version__
@@ -85,6 +84,8 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _examples() -> dict[str, str]:
     """What each verb's help ends with."""
+    from pathlib import Path  # a list of all verbs does without
+
     blocks = Path(__file__).with_name("examples.txt").read_text("utf-8").removeprefix("== ").split("\n== ")
     return dict(block.split("\n", 1) for block in blocks)
 
