@@ -130,13 +130,14 @@ def test_a_file_in_use_that_cannot_be_read_is_refused(runs: Path, text: str | No
 
 
 def test_a_run_folder_with_an_address_that_is_none_is_routed_from(tmp_path: Path) -> None:
-    """A folder may be anyone's: what stands for an address there, and how deep a file in use goes, stops nothing."""
+    """A folder may be anyone's: what stands for an address there stops nothing; a file in use without end is told."""
     for number, kind in enumerate(("ollama_openai", "openai_responses")):
         odd = {"type": kind, "base_url": "http://[bad/v1"}
         MeasuredRun([Measured(Target("odd", "m"), odd)], run_id=f"r{number}").write(tmp_path / "runs")
-        (tmp_path / "used.json").write_text('{"a":' * 700 + "1" + "}" * 700)
-        done = clawgauge(tmp_path, "route", f"r{number}", "--current", "used.json")
-        assert done.code == 0 and "Traceback" not in done.stderr
+        for levels, code, said in ((100, 0, ""), (700, 2, "used.json is nested more than 100 levels deep\n")):
+            (tmp_path / "used.json").write_text('{"a":' * levels + "1" + "}" * levels)
+            done = clawgauge(tmp_path, "route", f"r{number}", "--current", "used.json")
+            assert done.code == code and done.stderr.endswith(said) and "Traceback" not in done.stderr
 
 
 def test_a_model_in_use_that_nobody_measured_is_told_without_its_name(runs: Path) -> None:
