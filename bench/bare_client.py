@@ -21,7 +21,7 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-FIRST_WORD = b'"w0"'
+FIRST_WORD = b'"w0000 "'
 PATHS = {"chat": "/chat/completions", "responses": "/responses"}
 
 

@@ -115,7 +115,8 @@ def record_errors(pairs: Sequence[tuple[Record, TruthRow]]) -> dict[str, dict[st
     """How far records are from the truth.
 
     A record without a first-token time is a failure of the measurement. One without a rate is not: a client that was
-    held up, and read all tokens at once, saw no rate. The `n` of the rates tells how many were seen.
+    held up, and read all tokens at once, saw no rate. The `n` of the rates tells how many were seen. The server sends a
+    token a piece, all of one length: all but the first were made between the first piece and the last.
     """
     ttft, ttfa, e2e, tps = [], [], [], []
     for record, row in pairs:

@@ -63,8 +63,8 @@ class Schedule:
 
 
 def word(k: int) -> str:
-    """The text of the k-th token of a channel."""
-    return f" w{k}" if k else "w0"
+    """The text of the k-th token of a channel. All are of one length: tokens a second are told by characters."""
+    return f"w{k % 10_000:04d} "
 
 
 def _is_number(text: str) -> bool:

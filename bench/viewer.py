@@ -101,18 +101,27 @@ class Browser(threading.Thread):
         self._address, self._before, self._place = urlsplit(address), before, place
 
     def run(self) -> None:
-        cookie = {"Cookie": f"clawgauge_view={self._address.query.removeprefix('token=')}"}
+        base = self._enter()
         pause = threading.Event()
         while not (new := [name for name in self._place.runs() if name not in self._before]):
             pause.wait(0.02)
         with closing(http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)) as connection:
             while True:
-                connection.request("GET", f"/runs/{new[0]}/rows", headers=cookie)
+                connection.request("GET", f"{base}runs/{new[0]}/rows")
                 reply = connection.getresponse()
                 if reply.status == http.client.OK and self._read(reply):
                     return
                 reply.read()
                 pause.wait(0.05)
+
+    def _enter(self) -> str:
+        """The path under which all pages are, for the address that was printed."""
+        with closing(http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)) as connection:
+            connection.request("GET", f"/?{self._address.query}")
+            location = connection.getresponse().getheader("Location")
+        if location is None:
+            raise ValueError("the view did not let the browser in")
+        return location
 
     def _read(self, reply: http.client.HTTPResponse) -> bool:
         """Whether the run has ended."""

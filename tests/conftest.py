@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from clawgauge.providers.embedded.provider import fetch
 from support.command import clean_environment
+from support.isolation import isolated_process
 from support.waiting import PATIENCE_S
 
 # How fast a machine draws examples, and the first time it has to build its tables of characters, is nothing we claim.
@@ -39,12 +39,7 @@ for caught in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(caught) is signal.SIG_IGN:
         signal.signal(caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL)
 
-# Nor is what else the user's shell has set part of any test: keys, servers, proxies, a terminal's size, a strict umask.
-FOREIGN = re.compile(
-    r"(?i).*_PROXY|(OPENAI|ANTHROPIC|OLLAMA)_.*|CLAWGAUGE_(?!CACHE|KILL).*|COLUMNS|LINES|(NO|FORCE)_COLOR"
-)
-for name in filter(FOREIGN.fullmatch, list(os.environ)):
-    del os.environ[name]
+# Nor is a strict umask part of any test.
 os.umask(0o022)
 
 TESTS = Path(__file__).parent
@@ -65,6 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in names[first:] + names[:first]:
         with suppress(Exception):
             importlib.import_module(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_test_sees_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No key, server, model or setting of the user's: neither here nor in any program that a test starts."""
+    with isolated_process(tmp_path_factory.mktemp("home")):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clawgauge.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-__version__ = "0.2.0"
 
 
 def load(run: str | Path = "latest", runs_dir: str | Path = "runs") -> list[dict[str, Any]]:

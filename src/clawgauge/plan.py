@@ -20,8 +20,9 @@ from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError,
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import EMBEDDED_MODEL, Provider, ProviderSettings, create_provider
+from clawgauge.readings import readings
 from clawgauge.records import CapacityOptions, Job, Prompt, PromptKey, SuiteInfo, Target, share_contexts
-from clawgauge.secrets import MASK, looks_secret
+from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
 from clawgauge.words import plural
@@ -140,12 +141,19 @@ def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
 def refuse_secrets(
     places: Mapping[str, Collection[str]], secrets: Mapping[str, str], error: type[RequestError] = ConfigError
 ) -> None:
-    """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated."""
-    for secret, origin in secrets.items():
-        spellings = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} if looks_secret(secret) else set()
-        for place, words in places.items() if spellings else ():
-            if any(spelling in word for spelling in spellings for word in words):
-                what = f"{place.replace(secret, MASK)} holds the value of {origin}"
+    """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated. A key
+    that is split by what nobody sees, or encoded, is one as well."""
+    spellings: dict[str, str] = {}
+    for secret in filter(looks_secret, secrets):
+        spellings[secret] = secret
+        spellings[json.dumps(secret, ensure_ascii=False)[1:-1]] = secret
+    if not spellings:
+        return
+    for place, words in places.items():
+        texts = [reading.text for word in words for reading in readings(word)]
+        for spelling, secret in spellings.items():
+            if any(spelling in text for text in texts):
+                what = f"{SecretMask(secrets).mask(place)} holds the value of {secrets[secret]}"
                 raise error(f"{what}; take it out: a key is never written down, only named")
 
 

@@ -1,15 +1,15 @@
 """Keeps secrets out of all that is written or printed: a `Redactor` for the words of servers and programs, where one
 mask too many does no harm, a `SecretMask` for what goes to the disk, where nothing but a known value may be touched.
-A piece of eight characters gives a secret away, so pieces are masked as the whole is, wherever a text was cut."""
+A piece of eight characters gives a secret away, so pieces are masked as the whole is, wherever a text was cut.
+Texts are searched in all their `readings`: as they are shown, and as they say once decoded."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +17,21 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import re2
 
+from clawgauge.readings import (
+    Reading,
+    Span,
+    as_shown,
+    base64_marks,
+    may_read_otherwise,
+    readings,
+    shown_readings,
+)
+
 MASK = "***"
 # A piece that may be an ordinary word is one of a secret only if it is longer.
 _PIECE_CHARS, _WORDY_PIECE_CHARS = 8, 12
 _MIN_SECRET_CHARS, _SHORTEST_SURE_CHARS, _LONG_CHARS, _LONGEST_WHOLE_CHARS = 6, 8, 20, 512
+_SHORT_CHARS = 64
 _SPELLING_BYTES = 128  # of a piece in its longest spelling, about
 _SHAPES: dict[str, str] = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text("utf-8"))
 _KEY_SHAPES = re.compile(f"{_SHAPES['key']}|{_SHAPES['around']}", re.VERBOSE)
@@ -52,6 +63,16 @@ def looks_like_key(word: str) -> bool:
     return n_chars >= 16 and 3 * sum(a != b for part in kinds for a, b in pairwise(part)) >= n_chars
 
 
+def has_key_form(text: str) -> bool:
+    """Whether a text is nothing but a key of a known form, such as `sk-…` or `ghp_…`."""
+    return _KEY_ALONE.fullmatch(text.strip()) is not None
+
+
+def has_key_shape(text: str) -> bool:
+    """Whether anything in a text is shaped like a key, or stands where keys do (`Authorization: Bearer …`)."""
+    return _KEY_SHAPES.search(text) is not None
+
+
 def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return mask(value)
@@ -66,8 +87,26 @@ def public_settings(value: Any) -> Any:
 
 
 def mask_shapes(text: str) -> str:
-    """`text` without what is shaped like a key, the words around it kept."""
-    return _KEY_SHAPES.sub(lambda found: f"{found[found.lastgroup] if found.lastgroup else ''}{MASK}", text)
+    """`text` without what is shaped like a key as it is shown, the words around it kept."""
+    spans: list[Span] = []
+    for reading in shown_readings(text):
+        for match in _KEY_SHAPES.finditer(reading.text):
+            start = match.end(match.lastgroup) if match.lastgroup else match.start()
+            spans.append(reading.locate(start, match.end()))
+    return _mask_spans(text, spans)
+
+
+def _mask_spans(text: str, spans: list[Span]) -> str:
+    """`text` with what is in one of these places masked; places that touch are one."""
+    kept: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if not kept or start > done:
+            kept.append(text[done:start])
+            kept.append(MASK)
+        done = max(done, end)
+    kept.append(text[done:])
+    return "".join(kept)
 
 
 def is_bare_key(text: str) -> bool:
@@ -77,67 +116,106 @@ def is_bare_key(text: str) -> bool:
 
 @dataclass(eq=False)
 class _Finder:
-    """Finds any of some texts in bytes, however each character is spelled; in time linear in what it is given."""
+    """Finds any of some texts, in capitals or not, in time linear in what it is given."""
 
     patterns: set[str]
 
     @cached_property
     def search(self) -> Callable[..., Any]:
         options = re2.Options()
-        options.case_sensitive, options.max_mem = False, 256 << 20
-        return cast(Callable[..., Any], re2.compile("|".join(sorted(self.patterns)).encode(), options).search)
+        options.case_sensitive = False
+        options.max_mem = 256 << 20
+        # Of those that begin at the same place the longest is found.
+        longest_first = sorted(self.patterns, key=lambda pattern: (-len(pattern), pattern))
+        pattern = "|".join(longest_first).encode()
+        return cast(Callable[..., Any], re2.compile(pattern, options).search)
 
     def finds(self, data: bytes) -> bool:
         return bool(self.patterns) and self.search(data) is not None
 
     def mask(self, text: str, pieces: _Finder | None = None) -> str:
-        """`text` with what is found replaced, and what of `pieces` hangs together with it."""
-        data = text.encode("utf-8", "surrogatepass")
-        if not self.finds(data):
+        """`text` with what is found in any reading of it replaced, and what of `pieces` hangs together with it."""
+        if not self.patterns:
             return text
-        kept: list[bytes] = []
-        done, found, search_piece = 0, self.search(data), (pieces or self).search
+        spans: list[Span] = []
+        for reading in readings(text):
+            spans.extend(self._spans(reading, pieces or self))
+        return _mask_spans(text, spans) if spans else text
+
+    def _spans(self, reading: Reading, pieces: _Finder) -> Iterator[Span]:
+        data = reading.text.encode("utf-8", "surrogatepass")
+        n_bytes = 0
+        n_chars = 0
+        for start, end in self._byte_spans(data, pieces.search):
+            # Places are counted in characters, going through the text once.
+            first = n_chars + len(data[n_bytes:start].decode("utf-8", "surrogatepass"))
+            last = first + len(data[start:end].decode("utf-8", "surrogatepass"))
+            n_bytes = end
+            n_chars = last
+            yield reading.locate(first, last)
+
+    def _byte_spans(self, data: bytes, search_piece: Callable[..., Any]) -> Iterator[Span]:
+        found = self.search(data)
         while found is not None:
             start, end = found.span()
             # Pieces that touch or overlap are one.
             following = self.search(data, end)
             while following is not None and following.start() == end:
-                found, end = following, following.end()
+                found = following
+                end = following.end()
                 following = self.search(data, end)
             # Less than a piece may be left of the run: pieces that begin inside the last one reach its end.
             inside = search_piece(data, found.start() + 1, end + _SPELLING_BYTES)
             while inside is not None and inside.start() < end:
                 end = max(end, inside.end())
                 inside = search_piece(data, inside.start() + 1, end + _SPELLING_BYTES)
-            if start > done or not kept:
-                kept += (data[done:start], MASK.encode())
-            done = end
-            found = following if following is None or following.start() >= end else self.search(data, end)
-        return b"".join((*kept, data[done:])).decode("utf-8", "surrogatepass")
+            yield start, end
+            found = following
+            if following is not None and following.start() < end:
+                found = self.search(data, end)
 
 
 def _spelled(text: str) -> str:
-    """A pattern of all the ways a text may be written down: as it is, in JSON to any depth, in URLs, in HTML."""
+    """A pattern of a text that may stand in JSON to any depth, or have `+` for its blanks as in an address. Other
+    ways to write it down are read as what they say before they are searched."""
     spelled = []
     for character in text:
         literal = str(re2.escape(character))
-        if (character.isalnum() and character.isascii()) or character in "-_.":
+        if character == "\\":
+            spelled.append(r"\\+")
+        elif character.isspace():
+            spelled.append(r"[\s+]+")
+        elif character.isalnum() or character in "-_.":
             spelled.append(literal)
-            continue
-        percent = "".join(f"%(?:25)*{byte:02x}" for byte in character.encode("utf-8", "replace"))
-        units = character.encode("utf-16-be", "surrogatepass")
-        escape = "".join(rf"\\+u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-        plain = r"\\+" if character == "\\" else rf"\\*{literal}"
-        blank = r"|\+" if character == " " else ""
-        spelled.append(f"(?:{plain}|{percent}|{escape}|&#?[0-9a-z]{{1,6}};{blank})")
+        else:
+            spelled.append(rf"\\*{literal}")
     return "".join(spelled)
 
 
+def _base64_patterns(secrets: Iterable[str]) -> set[str]:
+    """What stands in base64 that says a piece of a secret, in either alphabet."""
+    marks: set[bytes] = set()
+    for secret in secrets:
+        for spelling in (secret, secret.lower(), secret.upper()):
+            marks |= base64_marks(spelling.encode("utf-8", "replace"))
+    patterns = set()
+    for mark in marks:
+        pattern = mark.decode().replace("+", r"[+\-]").replace("/", "[/_]")
+        patterns.add(f"(?-i:{pattern})")
+    return patterns
+
+
 def _sure(secrets: Iterable[str]) -> set[str]:
-    """Those that can be nothing else, each also as a Basic header carries a key that is the user's name: without the
-    end, which depends on what follows. A variable may hold bytes that are no text."""
-    raw = [secret.encode("utf-8", "replace") for secret in filter(looks_secret, secrets)]
-    return {one.decode() for one in raw} | {b64encode(one[: len(one) // 3 * 3]).decode() for one in raw}
+    """Those that can be nothing else, as they stand and as they are shown. A variable may hold bytes that are no
+    text."""
+    spellings = set()
+    for secret in filter(looks_secret, secrets):
+        text = secret.encode("utf-8", "replace").decode()
+        spellings.add(text)
+        shown = as_shown(text)
+        if len(shown) >= _PIECE_CHARS:
+            spellings.add(shown)
+    return spellings
 
 
 def _starts(secret: str) -> Iterator[str]:
@@ -181,11 +259,30 @@ class SecretMask:
         tails = [_spelled(text) for text in last - pieces if text not in own]
         alone = [f'"{text}\\\\*"' for text in (*heads, *tails)]
         ends = {*(f"{text}(?:\\z|…)" for text in heads), *(f"\\A{text}" for text in tails)}
-        # A text with every secret, and what is left of one that was cut, replaced.
-        self.mask: Callable[[str], str] = partial(_Finder({*inside, *ends, *alone}).mask, pieces=shreds)
-        # Whether there may be something to mask in encoded JSON, or in a text in UTF-8.
+        self._thorough = _Finder({*inside, *ends, *alone})
+        self._pieces = shreds
+        # Names of fields, models and prompts come again with every record.
+        self._mask_short = lru_cache(maxsize=4096)(self._mask)
         cut = {*(f'{text}(?:\\\\*"|…)' for text in heads), *(f'"{text}' for text in tails)}
-        self.finds = _Finder(inside | cut).finds
+        self._quick = _Finder(inside | cut | _base64_patterns(sure))
+
+    def mask(self, text: str) -> str:
+        """`text` with every secret, and what is left of one that was cut, replaced."""
+        if len(text) < _PIECE_CHARS:
+            return text
+        return self._mask_short(text) if len(text) <= _SHORT_CHARS else self._mask(text)
+
+    def _mask(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        # In quotes, as in JSON: a text may begin or end with what is left of a secret.
+        if not self.finds(b'"%b"' % data):
+            return text
+        return self._thorough.mask(text, self._pieces)
+
+    def finds(self, data: bytes) -> bool:
+        """Whether there may be something to mask in encoded JSON, or in a text in UTF-8. Cheap: it decodes nothing,
+        and says yes to whatever could be read in another way than as it stands."""
+        return self._quick.finds(data) or (bool(self._quick.patterns) and may_read_otherwise(data))
 
 
 def _telling_piece(start: str) -> str | None:

@@ -58,6 +58,12 @@ def format_percent(rate: float | None) -> str:
     return ">99%" if 0.99 < rate < 1 else f"{rounded(rate * 100)}%"
 
 
+def format_short_of(share: float, limit: float) -> str:
+    """In whole per cent, but for what is only just short of the limit: `69.8%`."""
+    is_near = share < limit and format_percent(share) == format_percent(limit)
+    return f"{math.floor(share * 1000) / 10:.1f}%" if is_near else format_percent(share)
+
+
 def format_rate(k: int, n: int, ci95: tuple[float, float] | None = None) -> str:
     """k of n: `83% · 5/6 · 44–97%`."""
     if not n:

@@ -202,7 +202,7 @@ def test_a_path_that_leads_nowhere_is_one_sentence(tmp_path: Path, words: tuple[
     (tmp_path / "round.json").symlink_to("round.json")
     (tmp_path / "elsewhere.json").write_text('{"agents": {"defaults": {"workspace": "~no-such-user/x"}}}')
     fake = install_fake_openclaw(tmp_path / "bin")
-    done = clawgauge(tmp_path, *words, env={"PATH": f"{fake.bin_dir}:/usr/bin:/bin"})
+    done = clawgauge(tmp_path, *words, env={"PATH": f"{fake.bin_dir}:{os.environ['PATH']}"})
     assert (done.code, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "cannot be followed to its end" in done.stderr or "cannot read round.json" in done.stderr
 

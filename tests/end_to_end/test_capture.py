@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import psutil
@@ -61,7 +62,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 def capture(place: Path, fake: FakeOpenClaw, *words: str) -> Outcome:
-    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "HOME": str(place / "home"), "OPENAI_API_KEY": KEY}
+    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place / "home"), "OPENAI_API_KEY": KEY}
     return clawgauge(place, "capture", "openclaw", *words, env=env)
 
 
@@ -135,7 +136,7 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path, does: str, words: tuple
 
 
 def test_without_openclaw_it_is_said(tmp_path: Path) -> None:
-    done = clawgauge(tmp_path, "capture", "openclaw", env={"PATH": "/usr/bin:/bin"})
+    done = clawgauge(tmp_path, "capture", "openclaw")
     assert done.code == 2 and "no `openclaw` is on PATH" in done.stderr and done.stderr.count("\n") == 1
 
 

@@ -21,7 +21,7 @@ from bench.loaded_server import serving_load
 
 from clawgauge import __version__
 from clawgauge.config.settings import NodeTable
-from clawgauge.fleet import rays, wire
+from clawgauge.fleet import limits, rays, wire
 from clawgauge.fleet.driver import Elsewhere, look
 from clawgauge.fleet.wire import Facts, Member, NodeLost
 from clawgauge.providers.base import ProviderSettings
@@ -102,6 +102,26 @@ def test_two_machines_make_one_run_and_no_key_travels(boxes: Boxes) -> None:
     assert boxes.spools("ana") == boxes.spools("bob") == []
 
 
+def test_ssh_is_given_what_it_needs_and_nothing_else_of_the_environment(boxes: Boxes) -> None:
+    """Whatever SendEnv or a ProxyCommand does with it, no token, database or other variable is there to be sent."""
+    private = {
+        "GITHUB_PAT": "ghp_Zq8vT2mK5xW9bN4cRt6y",
+        "DATABASE_URL": "postgres://app:hunter22x@db.example/prod",
+        "MY_OWN_SETTING": "private-word-17",
+        "LC_SECRET": "hidden-word-18",
+    }
+    needed = {"SSH_AUTH_SOCK": "/run/agent.sock", "LC_TIME": "C.UTF-8", "KRB5CCNAME": "FILE:/run/krb5cc"}
+    with ScriptedServer(models=["m"]) as server:
+        server.reply_with(Text("yes"))
+        boxes.add("ana", OLLAMA_HOST=ollama(server))
+        done = run(boxes, "run", "--nodes", "ana", "-t", "ana.ollama_openai:m", "-s", "small.json", **private, **needed)
+    assert done.code == 0, done.stderr
+    seen = (boxes.root / "ana" / "seen_environment").read_text().splitlines()
+    variables = dict(line.partition("=")[::2] for line in seen)
+    assert not variables.keys() & private.keys()
+    assert needed.items() <= variables.items() and "PATH" in variables and "HOME" in variables
+
+
 def test_what_cannot_be_done_is_said_before_anything_is_asked(boxes: Boxes) -> None:
     with ScriptedServer(models=["llama3:8b"]) as server:
         boxes.add("ana", OLLAMA_HOST=ollama(server))
@@ -171,6 +191,8 @@ def test_a_node_is_believed_no_more_than_a_server(boxes: Boxes) -> None:
         "garbage": 'print("[" * 100_000, flush=True)',
         "verbose": 'result(work, error="x" * 5_000_000)',
         "rambling": 'result(work, raw_output="x" * 5_000_000)',
+        "unseen": 'result(work, tools_unseen="x" * 1_000_000)',
+        "unjudged": 'result(work, not_judged="x" * 1_000_000)',
         "immense": "result(work, e2e_ms=10 ** 400)",
         "curt": 'say(refused="no " * 500_000)',
         "loud": 'say(said="x" * 5_000_000)',
@@ -202,6 +224,82 @@ def test_a_node_is_believed_no_more_than_a_server(boxes: Boxes) -> None:
     assert (done.folder / "events.jsonl").stat().st_size < 200_000 and len(done.stderr) < 1_000_000
     assert {one["detail"]["node"] for one in events(done.folder) if one["event"] == "node_lost"} == set(answered)
     assert read_config(done.folder)["run_id"] == done.folder.name
+
+
+def test_a_node_that_breaks_a_bound_is_ended_with_a_sentence_that_names_it(boxes: Boxes) -> None:
+    """What it sent before stands; what it was still to ask is recorded as that of any lost node; the others go on."""
+    deep = "json.loads('[' * {0} + ']' * {0})"
+    files = "[say(file=['resources_ollama_openai_m_before.txt', 'x' * 1_000_000]) for _ in range(300)]"
+    lies = {
+        "nested": (f"result(work, parsed_output=dict(a={deep.format(500)}))", "nested more than 256 levels deep"),
+        # One of our own keys in it: then all of the record is walked, to mask it.
+        "keyed": (
+            f"result(work, raw_output='{OWN_KEY}', parsed_output=dict(a={deep.format(500)}))",
+            "nested more than 256 levels deep",
+        ),
+        "branched": (f"finished(1, why={deep.format(200)})", "nested more than 32 levels deep"),
+        "swollen": ("result(work, parsed_output=dict(a=[[]] * 600_000))", "of more than 500,000 values"),
+        "large": ("result(work, tool_calls=['x' * 6_000_000])", "more than 4,194,304 bytes in one message (result)"),
+        "endless": (
+            "result(work, parsed_output=dict(a=['\\x9d' * 400_000]))",
+            "a text of more than 131,072 characters in one message (result)",
+        ),
+        "again": (files, "sent a file of its work for the second time"),
+        "early": ("result(work, e2e_ms=-5)", "a figure that cannot be (e2e_ms of -5)"),
+        "paying": ("result(work, cost_usd=-0.25)", "a figure that cannot be (cost_usd of -0.25)"),
+        "inside": ("result(work, timings_us=dict(e2e=1, ttft=-7))", "a figure that cannot be (ttft of -7)"),
+        "trying": (
+            "result(work, attempts=[dict(status='ok', failure_type=None, e2e_ms=-1)])",
+            "a figure that cannot be (e2e_ms of -1)",
+        ),
+        "ancient": ("result(work, total_ms=10 ** 12)", "a figure that cannot be (total_ms of 1e+12)"),
+        "parrot": ("[result(work) for _ in range(200)]", "more than the 112 records its work can have"),
+        "flood": (
+            "[finished(1, why='x' * 500_000) if n else finished(2) for n in range(400)]",
+            "more events than its work can have",
+        ),
+        "echo": ("[say(pong=[0, 1]) for _ in range(100)]", "it answered what was not asked (pong)"),
+        "both": ("say(end=True, said='and that is all')", "several things at once"),
+        "machine": ("say(file=['inventory.json', '[' * 400 + ']' * 400])", "an inventory with more in it"),
+    }
+    for name, (statements, _) in lies.items():
+        boxes.add(name, program=liar(statements, __version__))
+    as_deep_as_may_be = f"result(work, raw_output='{OWN_KEY}', parsed_output=dict(a={deep.format(200)})); say(end=True)"
+    boxes.add("honest", program=liar(as_deep_as_may_be, __version__))
+    words = ("run", "--nodes", ",".join([*lies, "honest"]), "-s", "small.json")
+    done = run(boxes, *words, OPENAI_API_KEY=OWN_KEY)
+    assert done.code == 0 and "Traceback" not in done.stderr, done.stderr
+    lost = {one["detail"]["node"]: one["detail"]["why"] for one in events(done.folder) if one["event"] == "node_lost"}
+    assert set(lost) == set(lies)
+    for name, (_, bound) in lies.items():
+        assert bound in lost[name], (name, lost[name])
+    by_node = Counter(one["node"] for one in done.records() if one["failure_type"] == "node_lost")
+    assert by_node == {name: 5 if name == "parrot" else 6 for name in lies}
+    kept = [one for one in done.records() if one["failure_type"] is None]
+    assert sorted(one["node"] for one in kept) == ["honest", "parrot"]
+    assert sum(path.stat().st_size for path in done.folder.iterdir()) < 4_000_000
+
+
+def test_a_node_that_answers_every_ping_and_does_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there, it says so, it says the same again: nothing of that is its work."""
+    monkeypatch.setattr(wire, "BEAT_S", 0.01)
+    program = liar("pass", __version__).replace(
+        "for line in sys.stdin:", "for line in sys.stdin:\n    say(said='working on it')"
+    )
+
+    async def hear_for_ever() -> None:
+        async with wire.talking(Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None) as talk:
+            talk.begin_work(max_bytes=1 << 20, max_idle_s=0.5)
+            while True:
+                await talk.hear()
+
+    with pytest.raises(NodeLost, match=r"node x: it answers, but nothing came of its work for 0\.5 s"):
+        asyncio.run(asyncio.wait_for(hear_for_ever(), PATIENCE_S))
+
+
+def test_how_long_a_node_may_take_follows_from_what_it_was_asked() -> None:
+    assert limits.idle_s(timeout_s=300, n_turns=1, max_wait_s=60) == 300 + 60 + limits.SLACK_S
+    assert limits.idle_s(timeout_s=300, n_turns=12, max_wait_s=60) == 12 * 300 + 60 + limits.SLACK_S
 
 
 def test_your_own_history_goes_to_no_node_without_your_yes(boxes: Boxes) -> None:
@@ -343,6 +441,7 @@ def test_ctrl_c_ends_the_nodes_work_and_keeps_all(boxes: Boxes) -> None:
             process.send_signal(signal.SIGINT)
             code, out, err = ended(process)
         assert code == 130, err
+        assert "1 call was given up" in err and "clawgauge run --resume r asks it again" in err
         folder = boxes.place / out.strip()
         assert [one["failure_type"] for one in read_records(folder)] == [None, None]
         assert not psutil.pid_exists(int((boxes.root / "ana" / "pid").read_text()))
@@ -476,7 +575,11 @@ def test_what_a_node_says_of_itself_is_bounded(boxes: Boxes) -> None:
     boxes.add("host", program=plain.replace('"liar"', '"x" * 500_000'))
     boxes.add("facts", program=plain.replace('"local": True', '"local": True, "default_max_tokens": -(10**30)'))
     boxes.add("models", program=plain.replace('"name": "m"', '"name": "m" * 2_000_000'))
-    table = {"host": "is on none of the nodes", "facts": "it sent what cannot be read", "models": "it said more than"}
+    table = {
+        "host": "is on none of the nodes",
+        "facts": "it sent what cannot be read",
+        "models": "it sent more than 1,048,576 bytes in one message (seen)",
+    }
     for name, said in table.items():
         done = run(boxes, "run", "--nodes", name, "-t", "nowhere.at:all", "-s", "small.json")
         assert done.code == 2 and said in done.stderr and len(done.stderr) < 2_000, done.stderr[:2_000]
@@ -541,7 +644,7 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(monkeypatch: p
     no_number = "node x: it sent what cannot be read (can't serialize ints < -2**63 or > 2**64 - 1)"
     off = {"node x: its clock is off by more than a year: set it", no_number}
     assert asyncio.run(give_up_all(of_another_age)) == off
-    monkeypatch.setattr(wire, "LEAVE_S", 0.2)
+    monkeypatch.setattr(limits, "LEAVE_S", 0.2)
 
     async def never_end(program: str) -> None:
         async with wire.talking(Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None) as talk:
@@ -551,8 +654,8 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(monkeypatch: p
                 await talk.hear()
 
     with pytest.raises(NodeLost, match=r"node x: it did not end its load in 0\.2 s"):
-        asyncio.run(asyncio.wait_for(never_end(f"{hello}{forever}say(late=[0, 0.0, 0.0])"), PATIENCE_S))
-    monkeypatch.setattr(wire, "READY_S", 0.5)
+        asyncio.run(asyncio.wait_for(never_end(f"{hello}{forever}say(left=0)"), PATIENCE_S))
+    monkeypatch.setattr(limits, "READY_S", 0.5)
     monkeypatch.setattr(wire, "_FAREWELL_S", 0.1)
     assert asyncio.run(give_up_all(talkers)) == {"node x: it was not ready in 0.5 s"}
 

@@ -24,6 +24,22 @@ def test_what_is_found_is_asked_by_the_next_run(tmp_path: Path) -> None:
         assert "clawgauge.toml (trusted)" in planned.stderr
 
 
+def test_servers_are_looked_for_where_the_user_says(tmp_path: Path) -> None:
+    """Those of CLAWGAUGE_LOCAL_SERVERS in place of the usual ports; nobody's key goes there."""
+    with ScriptedServer(models=["qwen3:8b"], ollama=False) as server:
+        env = {"CLAWGAUGE_LOCAL_SERVERS": f"studio={server.v1_url}", "OPENAI_API_KEY": "sk-nobody-000000"}
+        env["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+        done = clawgauge(tmp_path, "init", env=env, trusting=False)
+        assert done.code == 0 and "found studio: qwen3:8b" in done.stderr
+        written = tomllib.loads((tmp_path / "clawgauge.toml").read_text())
+        assert written["run"]["targets"] == ["studio:qwen3:8b"]
+        assert written["providers"] == {"studio": {"type": "openai_chat", "base_url": server.v1_url, "local": True}}
+        assert [request.path for request in server.requests] == ["/v1/models"]
+        assert "authorization" not in {name.lower() for name in server.requests[0].headers}
+        wrong = clawgauge(tmp_path, "init", "--force", env={"CLAWGAUGE_LOCAL_SERVERS": server.v1_url})
+        assert wrong.code == 2 and "CLAWGAUGE_LOCAL_SERVERS is not a list of servers" in wrong.stderr
+
+
 def test_a_key_is_found_though_its_vendor_cannot_be_reached(tmp_path: Path) -> None:
     """Without a network a person still sees what could be asked, and it is never asked by itself."""
     keyed = {"OPENAI_API_KEY": "sk-nobody-000000", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}

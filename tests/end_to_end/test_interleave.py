@@ -90,10 +90,12 @@ def test_several_prompts_at_once_are_still_asked_of_all(many: Path, server: Scri
     done = clawgauge(many, *BOTH, "--concurrency", "3")
     cells = Counter((record["model"], record["prompt_id"]) for record in done.records())
     assert done.code == 0 and len(cells) == 40 and set(cells.values()) == {1}
-    place_of = {call: n for n, call in enumerate(asked(server))}
-    gaps = [abs(place_of[f"free memory of host {n}?", MODELS[0]] - place_of[f"free memory of host {n}?", MODELS[1]])
-            for n in range(20)]  # fmt: skip
-    assert max(gaps) <= 6, "a prompt's calls are no longer side by side"
+    half_asked: set[str] = set()
+    for prompt, _ in asked(server):
+        # In or out: the second call of a prompt comes after the first was answered.
+        half_asked ^= {prompt}
+        assert len(half_asked) <= 3, "more prompts are under way than were to be"
+    assert not half_asked
 
 
 def test_a_budget_is_shared_by_targets_in_turns(many: Path, server: ScriptedServer) -> None:
@@ -188,7 +190,8 @@ def test_compare_tells_the_times_of_an_interleaved_run(many: Path, server: Scrip
         clawgauge(many, *BOTH[:-1], *how, "--run-id", run_id)
     compared = [clawgauge(many, "compare", run_id, "--models", *MODELS, "--json") for run_id in ("turns", "queue")]
     told, untold = (json.loads(done.stdout)["pairs"][0]["latency_ms"] for done in compared)
-    assert told["test"] == "side_by_side" and told["verdict"] in ("changed", "no_change_seen")
+    # How much could be seen hangs on how busy this machine is; that it was tested does not.
+    assert told["test"] == "side_by_side" and "--interleave" not in (told["reason"] or "")
     assert told["n_prompts"] >= 19 and told["ci95"] is not None and told["smallest_change"] is not None
     assert (untold["verdict"], untold["test"], untold["ci95"], untold["p"]) == ("cannot_tell", None, None, 1.0)
     assert "--interleave" in untold["reason"] and untold["difference"] is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
 
@@ -40,7 +41,7 @@ def matrix(llama_address: str, tmp_path_factory: pytest.TempPathFactory) -> Outc
             "OPENAI_BASE_URL": f"{llama_address}/v1",
             "OPENAI_API_KEY": "sk-matrix-canary",
             "ANTHROPIC_API_KEY": "sk-ant-matrix-canary",
-            "PATH": f"{fake.bin_dir}:/usr/bin:/bin",
+            "PATH": f"{fake.bin_dir}:{os.environ['PATH']}",
         },
     )  # fmt: skip
 

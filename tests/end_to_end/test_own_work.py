@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from faults.processes import ended, started
 from support.command import Outcome, chat_config, clawgauge
 from support.incumbent import Incumbent
 from support.openclaw_store import (
@@ -19,6 +22,7 @@ from support.openclaw_store import (
     copy_store,
     database_of,
     hashes,
+    link_endlessly,
     result,
     user,
     write_database,
@@ -26,6 +30,7 @@ from support.openclaw_store import (
 )
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
+from support.waiting import wait_until
 
 CANARY = "sk-ant-api03-CanaryCanaryCanary0123456789"
 WORD = "horse-battery-staple-Canary7"
@@ -244,3 +249,32 @@ def test_a_captured_request_gives_the_system_prompt_and_the_tools(place: Path, t
     offered = {tool["function"]["name"]: tool["function"] for tool in shown[0]["tools"]}
     assert offered["read"]["description"] == "Read a file."
     assert {"exec", "edit", "memory_get"} <= set(offered)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_reading_of_a_store_without_an_end(tmp_path: Path) -> None:
+    state = write_database(tmp_path / "state", [])
+    link_endlessly(database_of(state))
+    with started(tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)) as process:
+        # Loading takes a part of a second, and nothing but SQLite takes more.
+        wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 3)
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    assert code == 130 and "Traceback" not in err, err
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_a_store_that_hides_an_endless_view_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A full-text index, by the name of a table that OpenClaw has, whose rows are those of the view."""
+    state = write_database(tmp_path / "state", [])
+    with closing(sqlite3.connect(database_of(state))) as connection, connection:
+        connection.executescript(
+            """DROP TABLE transcript_events;
+            CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                SELECT i AS id, 's1' AS session_id, i AS seq, '{}' AS event_json FROM n;
+            CREATE VIRTUAL TABLE transcript_events
+                USING fts5(session_id, seq, event_json, content='endless', content_rowid='id');"""
+        )
+    done = clawgauge(tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state))
+    assert done.code == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "transcript_events in it is not the plain table that OpenClaw has" in done.stderr

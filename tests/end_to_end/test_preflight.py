@@ -34,6 +34,18 @@ def test_a_model_finds_its_provider(place: Path, server: ScriptedServer) -> None
         assert len(first.calls) == 4 and second.calls == [] and len(list((place / "runs").iterdir())) == 2
 
 
+def test_a_model_is_found_on_the_llama_cpp_of_this_machine(place: Path) -> None:
+    """No table names that server: it is where llama.cpp usually listens, or where the user says that it does."""
+    with ScriptedServer(models=["qwen3:8b"], ollama=False) as llamacpp:
+        llamacpp.reply_with(Text("yes"))
+        env = {"CLAWGAUGE_LOCAL_SERVERS": f"llamacpp={llamacpp.v1_url}"}
+        done = clawgauge(place, "run", "-t", "qwen3:8b", *SMALL, env=env)
+        assert done.code == 0 and "qwen3:8b is taken for openai_chat:qwen3:8b\n" in done.stderr
+        assert len(llamacpp.calls) == 4
+    nowhere = clawgauge(place, "run", "-t", "openai_chat:qwen3:8b", *SMALL, env={"CLAWGAUGE_LOCAL_SERVERS": "none"})
+    assert nowhere.code == 2 and "openai_chat has no address" in nowhere.stderr
+
+
 def test_an_unknown_provider_comes_with_the_table_it_lacks(place: Path) -> None:
     """The lines can be pasted into clawgauge.toml; every wrong target is told."""
     done = clawgauge(place, "run", "-t", "my.box:m", "-t", "ollma_openai:x", *SMALL)
@@ -106,7 +118,9 @@ def test_an_error_is_told_once_with_its_reason(
     told = [line for line in progress.splitlines() if said in line]
     assert len(told) == n_lines and progress.count("[") <= 1, progress
     quiet = clawgauge(place, *words, "-q")
-    assert quiet.code == 3 and quiet.stderr.count("\n") == 1 and "20 × http_" in quiet.stderr
+    assert quiet.code == 3 and quiet.stderr.count("\n") == 1
+    counted = "1 × http_401 (19 prompts not asked after it)" if reply.code == 401 else f"20 × http_{reply.code}"
+    assert counted in quiet.stderr
 
 
 def test_a_terminal_shows_the_whole_run_and_what_is_done_already(place: Path, server: ScriptedServer) -> None:

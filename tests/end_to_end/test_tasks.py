@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def test_a_task_that_claude_code_runs_by_itself(tmp_path: Path) -> None:
     rounds = [("Let me look.", [("read", "".join(READ[1:]))]), ("", [("exec", DELETE[1])])]
     fake = install_fake_claude(tmp_path / "bin", tool_rounds=rounds, answer="It said: buy milk.")
     write_suite(tmp_path / "task.json", TASK)
-    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-none"}
+    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-none"}
     done = clawgauge(tmp_path, "run", "-t", "claude_code_cli:sonnet", "-s", "task.json", env=env)
     (record,) = done.records()
     assert record["success"] and record["objective_pass"] is True, record["violation"] or record["error"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from statistics import mean
@@ -109,8 +110,16 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     assert group["tool_use"]["rescued"] == played_by(cast, writes_calls_as_text)
     assert group["tool_use"]["channels"]["malformed"] == played_by(cast, breaks_off_a_call)
     assert group["tool_use"]["channels"]["none"] == played_by(cast, only_talks)
-    n = group["restraint"]["n"]
-    assert f"called a tool in {n} of {n} answers where none was wanted" in group["tool_use"]["caution"]
+    codes = Counter(str(r["violation"]).partition(":")[0] for r in records if r["suite"] == "restraint")
+    n_native, n_text = codes["unexpected_call"], codes["call_as_text"]
+    assert n_native + n_text == group["restraint"]["n"] and n_native and n_text
+    where = f"of {n_native + n_text} answers where none was wanted"
+    assert f"called a tool in {n_native} {where}" in group["tool_use"]["caution"]
+    assert f"wrote a call as text in {n_text} {where}" in group["tool_use"]["caution"]
+    for record in records:
+        if str(record["violation"]).startswith("call_as_text"):
+            assert record["tool_call_count"] == 0
+            assert record["tool_invocations"][0]["channel"].startswith("text:")
 
 
 def wants_call(prompt: Prompt) -> bool:
@@ -158,7 +167,7 @@ def test_silence_is_no_restraint(place: Path, server: ScriptedServer) -> None:
 def run_claude_code(place: Path, cast: Cast, *words: str) -> Outcome:
     """The same through the CLI, which is offered the tools by our MCP server and takes the turns of a task itself."""
     fake = install_fake_claude(place / "bin", by_prompt=cast.claude_rounds())
-    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "HOME": str(place), "ANTHROPIC_API_KEY": "sk-none"}
+    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place), "ANTHROPIC_API_KEY": "sk-none"}
     chosen = [word for suite in SUITES for word in ("-s", suite)]
     done = clawgauge(place, "run", "-t", "claude_code_cli:sonnet", *chosen, "--concurrency", "2", *words, env=env)
     assert done.code == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_what_a_provider_cannot_send_whole_is_left_out(place: Path) -> None:
     ]
     entries = [{"id": f"P{n}", "name": f"n{n}", **plain, **more} for n, more in enumerate(special)]
     (place / "s.json").write_text(json.dumps(entries))
-    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
+    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "k"}
     words = ("run", "-t", "claude_code_cli:sonnet", "-s", "s.json")
     why = "left out: response_format and tool_choice cannot be sent by this provider"
     planned = clawgauge(place, *words, "--dry-run", env=env)

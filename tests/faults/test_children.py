@@ -34,11 +34,14 @@ from support.scripted_server import Hang, ScriptedServer
 from support.waiting import wait_until
 
 CLAUDE = ("run", "-t", "claude_code_cli:m", "-s", "one.json", "--run-id", "cut")
-SYSTEM_BIN = "/usr/bin:/bin"
 
 
 def with_claude(bin_dir: Path) -> dict[str, str]:
-    return {"PATH": f"{bin_dir}:{SYSTEM_BIN}", "HOME": str(bin_dir.parent), "ANTHROPIC_API_KEY": "key-of-a-test"}
+    return {
+        "PATH": f"{bin_dir}:{os.environ['PATH']}",
+        "HOME": str(bin_dir.parent),
+        "ANTHROPIC_API_KEY": "key-of-a-test",
+    }
 
 
 def once(number: signal.Signals) -> Callable[[Process], None]:

@@ -17,7 +17,6 @@ from support.published_schema import check_run_folder
 from support.waiting import PATIENCE_S, growing_deadlines, wait_until
 
 CLAUDE = ("run", "-t", "claude_code_cli:m", "-s", "two.json")
-SYSTEM_BIN = "/usr/bin:/bin"
 
 
 def suite(place: Path, *prompts: str) -> None:
@@ -25,7 +24,11 @@ def suite(place: Path, *prompts: str) -> None:
 
 
 def with_claude(bin_dir: Path) -> dict[str, str]:
-    return {"PATH": f"{bin_dir}:{SYSTEM_BIN}", "HOME": str(bin_dir.parent), "ANTHROPIC_API_KEY": "key-of-a-test"}
+    return {
+        "PATH": f"{bin_dir}:{os.environ['PATH']}",
+        "HOME": str(bin_dir.parent),
+        "ANTHROPIC_API_KEY": "key-of-a-test",
+    }
 
 
 def ask(place: Path, *words: str) -> Outcome:

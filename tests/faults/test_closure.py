@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import io
 import json
+import types
+import typing
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -18,15 +22,8 @@ from hypothesis import strategies as st
 from clawgauge.cli import main
 from clawgauge.journal import encode_line, index_cells, iter_results
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import (
-    STATUSES,
-    Attempt,
-    Result,
-    Target,
-    TimingsUs,
-    ToolInvocation,
-    TranscriptTurn,
-)
+from clawgauge.records import SERVER_PARTS, Attempt, Result, Target, ToolInvocation
+from clawgauge.records.result import MAX_TOKENS
 from clawgauge.run_data import Row
 from support.sample_runs import sample_prompts, write_folder
 
@@ -39,58 +36,63 @@ READING = ("show", "report -o -", "export", "export --format jsonl", "history", 
 text = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_from(
     ["\ud83d", "a\x00\x1b]", "\u2028" * 9]
 )
-words = st.none() | text
-time_ms = st.integers(0, 2**42)
-maybe_ms = st.none() | time_ms
-tokens = st.none() | st.integers(0, 10**10)
 truth = st.booleans()
-dollars = st.none() | st.floats(0, 1e6)
 tree: st.SearchStrategy[Any] = st.recursive(
     st.none() | truth | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False, allow_infinity=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )
 deep = st.builds(lambda n: json.loads("[" * n + "]" * n), st.integers(1, 200))
-calls = st.lists(
-    st.builds(
-        ToolInvocation, name=text, arguments=tree | deep, channel=st.sampled_from(["native", "mention", "text:hermes"]),
-        valid=truth, turn=st.none() | st.integers(1, 50),
-    ),
-    max_size=3,
-)  # fmt: skip
-results = st.builds(
-    Result,
-    run_id=st.just("r"), prompt_name=text, availability_status=st.sampled_from(STATUSES), started_at_ms=time_ms,
-    ended_at_ms=time_ms, e2e_ms=time_ms, ttft_ms=maybe_ms, success=truth, failure_type=words,
-    objective_pass=st.none() | truth, violation=words, input_tokens=tokens, output_tokens=tokens, raw_output=text,
-    parsed_output=st.none() | st.dictionaries(text, tree | deep, max_size=2), tool_calls=st.lists(text, max_size=3),
-    tool_call_count=st.integers(0, 10**6), tool_use_success=truth, repeat=st.integers(0, 10**6),
-    stretch=st.integers(0, 3), expected_tools=st.lists(text, max_size=2), ttfa_ms=maybe_ms,
-    timings_us=st.builds(TimingsUs, e2e=time_ms, ttft=maybe_ms, ttfa=maybe_ms, connect=maybe_ms, lag=maybe_ms),
-    output_tps=st.none() | st.floats(0, 1e9), total_ms=time_ms,
-    attempts=st.lists(
-        st.builds(
-            Attempt, status=st.sampled_from(STATUSES), failure_type=words, e2e_ms=time_ms, waited_ms=time_ms,
-            retry_after_s=st.none() | st.floats(0, 1e9), http_status=st.none() | st.integers(0, 999), error=words,
-        ),
-        max_size=3,
-    ),
-    streamed=truth, cold_start=st.none() | truth, finish_reason=words, model_reported=words, error=words,
-    raw_output_bytes=st.integers(0, 2**40), raw_output_truncated=truth, text_repaired=truth,
-    parsed_output_dropped=truth, reasoning_text=words, reasoning_tokens=tokens, cached_tokens=tokens,
-    tool_invocations=calls, tools_offered=truth, tool_channel=words, judged_by=words, tokens_source=words,
-    cost_usd=dollars, cost_source=words, cli_overhead_ms=maybe_ms, prompt_prefix=words,
-    turns=st.none() | st.integers(0, 100), world_seed=st.none() | st.integers(), engine=words,
-    transcript=st.none() | st.lists(
-        st.builds(
-            TranscriptTurn, text=text, calls=calls, answers=st.lists(text, max_size=2), output_tokens=tokens,
-            e2e_ms=maybe_ms,
-        ),
-        max_size=2,
-    ),
-    transcript_cut=truth, warnings=st.lists(text, max_size=2),
-    **{name: st.just("") for name in ("provider", "model", "thinking_level", "prompt_id", "suite")},
-)  # fmt: skip
+# What the names of a record's fields allow no more than, or mean: all else is drawn by its type alone, so that no new
+# field is left out.
+TIMES = st.integers(0, 2**42)
+FIXED = ("record_type", "run_id", "provider", "model", "thinking_level", "prompt_id", "suite")
+OWN_VALUES: dict[tuple[type, str], st.SearchStrategy[Any]] = {
+    **{(Result, name): st.just("") for name in FIXED},
+    (Result, "record_type"): st.just("result"),
+    (Result, "run_id"): st.just("r"),
+    (Result, "stretch"): st.integers(0, 3),
+    (Result, "turns"): st.none() | st.integers(0, 100),
+    (Result, "world_seed"): st.none() | st.integers(),
+    (Result, "server_us"): st.none() | st.dictionaries(text | st.sampled_from(SERVER_PARTS), TIMES, max_size=3),
+    (ToolInvocation, "channel"): st.sampled_from(["native", "mention", "text:hermes"]),
+    (Attempt, "http_status"): st.none() | st.integers(0, 999),
+}
+
+
+def values_of(kind: Any, name: str = "") -> st.SearchStrategy[Any]:
+    """Values of a type; counts of tokens are no larger than the runner lets them be."""
+    parts = get_args(kind)
+    match get_origin(kind) or kind:
+        case types.UnionType | typing.Union:
+            return st.one_of([values_of(part, name) for part in parts])
+        case typing.Literal:
+            return st.sampled_from(parts)
+        case builtins.list:
+            return st.lists(values_of(parts[0]), max_size=3)
+        case builtins.dict:
+            return st.dictionaries(values_of(parts[0]), values_of(parts[1]), max_size=2)
+        case builtins.int:
+            return st.integers(0, MAX_TOKENS) if name.endswith("_tokens") else TIMES
+        case types.NoneType:
+            return st.none()
+        case typing.Any:
+            return tree | deep
+        case builtins.str | builtins.bool | builtins.float as plain:
+            return {str: text, bool: truth, float: st.floats(0, 1e6)}[plain]
+        case struct:
+            return records_of(struct)
+
+
+def records_of(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    fields = {}
+    for name, kind in get_type_hints(struct).items():
+        key = (struct, name)
+        fields[name] = OWN_VALUES[key] if key in OWN_VALUES else values_of(kind, name)
+    return st.builds(struct, **fields)
+
+
+results = records_of(Result)
 
 
 def of_a_cell(result: Result, number: int) -> Result:
@@ -169,3 +171,27 @@ def _every_verb_counts(runs: Path, rows: list[Result]) -> None:
         assert code == 0, verb
         if verb == "export --format jsonl":
             assert len([json.loads(line) for line in said.split("\n")[:-1]]) == len(rows)
+
+
+def test_every_field_of_a_record_is_drawn() -> None:
+    """A field that was added to a record, or to a part of one, takes part in the claims above by itself."""
+    seen: defaultdict[tuple[type, str], set[str]] = defaultdict(set)
+
+    def look(part: Any) -> None:
+        if isinstance(part, list):
+            for member in part:
+                look(member)
+        elif isinstance(part, msgspec.Struct):
+            for name in part.__struct_fields__:
+                seen[type(part), name].add(repr(getattr(part, name)))
+                look(getattr(part, name))
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(result=results)
+    def draw(result: Result) -> None:
+        look(result)
+
+    draw()
+    same = {(struct.__name__, name) for (struct, name), values in seen.items() if len(values) < 2}
+    assert same == {("Result", name) for name in FIXED}
+    assert {struct for struct, _ in seen} >= {Result, Attempt, ToolInvocation}

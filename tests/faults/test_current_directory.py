@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.cli.files import refill_command
+from clawgauge.run_data.resume import resume_command
 from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Status
@@ -387,7 +387,7 @@ def test_the_printed_command_takes_numbers_as_they_are_typed(
     spent = {"event": "budget_spent", "at_ms": 1, "target": None, "detail": {"budget": budget, "limit": limit}}
     with (place / "runs" / "r" / "events.jsonl").open("a") as events:
         events.write(json.dumps(spent) + "\n")
-    command = refill_command(place / "runs" / "r")
+    command = resume_command(place / "runs" / "r")
     assert words in command if words else "max" not in command and "evil" not in command
 
 

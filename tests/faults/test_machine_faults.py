@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from support.command import Outcome, clawgauge, read_records, write_suite
 from support.fake_claude import install_fake_claude
 from support.fake_tools import install_tool
 from support.published_schema import check_run_folder
-from support.scripted_server import ScriptedServer, Text
+from support.scripted_server import Held, ScriptedServer, Text
 from support.waiting import wait_until
 
 ON_DISK = (*SMALL, "--runs-dir", "disk", "--run-id", "r")
@@ -78,11 +79,33 @@ def test_row_36_disk_full_while_asking(place: Path, disk: Path, server: Scripted
     assert records[: len(kept)] == kept and len({(r["prompt_id"], r["repeat"]) for r in records}) == len(records) == 20
 
 
+def test_row_36_a_full_disk_says_how_many_answers_were_lost(place: Path, disk: Path, server: ScriptedServer) -> None:
+    """Four answers come to a disk without room: none is recorded, four are said to be given up, and are asked again."""
+    full = place / "full"
+    server.script(Text("yes"))
+    server.reply_with(Held(BIG, full.exists))
+    words = (*ON_DISK, "--repeats", "5", "--concurrency", "4")
+    with started(place, *words) as process:
+        wait_until(lambda: len(server.calls) == 5)
+        ballast = fill(disk)
+        full.touch()
+        code, out, err = ended(process)
+    done = Outcome(code, out, err, place)
+    assert ended_by_the_disk(done), err
+    assert len(read_records(disk / "r")) == 1 and len(server.calls) == 5
+    assert "4 calls were given up, in flight or with answers that were not written" in err
+    assert "clawgauge run --resume r --runs-dir disk asks them again" in err
+    ballast.unlink()
+    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+    assert clawgauge(place, "run", "--resume", "r", "--runs-dir", "disk").code == 0
+    assert len(read_records(disk / "r")) == 20 and len(server.calls) == 5 + 19
+
+
 def test_row_36_disk_full_with_a_cli_at_work(place: Path, disk: Path) -> None:
     """Calls in flight when the disk fills are ended with all they started."""
     write_suite(place / "two.json", {"prompt": "one"}, {"prompt": "two"})
     fake = install_fake_claude(place / "bin", answer="x" * 3000, waits_for=place / "go", hang="after_result")
-    env = {"PATH": f"{fake.bin_dir}:/usr/bin:/bin", "HOME": str(place), "ANTHROPIC_API_KEY": "key-of-a-test"}
+    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place), "ANTHROPIC_API_KEY": "key-of-a-test"}
     words = ("run", "-t", "claude_code_cli:m", "-s", "two.json", "--runs-dir", "disk", "--run-id", "r")
     with started(place, *words, env=env) as process:
         wait_until(lambda: fake.calls)
@@ -142,6 +165,11 @@ def test_row_36_a_limit_on_file_sizes(place: Path, server: ScriptedServer) -> No
         code, _, err = ended(process)
     assert code == 4 and "File too large" in err.splitlines()[-1] and "Traceback" not in err
     assert 1 <= len(read_records(place / "runs" / "r")) < 12
+    # The answer that was too much for the file, and there was room for the event that says so.
+    assert len(server.calls) == len(read_records(place / "runs" / "r")) + 1
+    assert "1 call was given up" in err and "clawgauge run --resume r asks it again" in err
+    *_, ending = (place / "runs" / "r" / "events.jsonl").read_text().splitlines()
+    assert json.loads(ending)["detail"]["given_up"] == 1
 
 
 def test_row_36_stdout_on_a_full_disk(place: Path) -> None:

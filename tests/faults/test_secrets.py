@@ -15,6 +15,7 @@ import pytest
 
 from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, write_suite
+from support.disguises import is_readable
 from support.fake_claude import install_fake_claude
 from support.scripted_server import (
     BadJson200,
@@ -114,6 +115,65 @@ def test_row_41_a_server_that_repeats_the_key(keyed: Path, server: ScriptedServe
     assert done.code in (0, 3), done.stderr
     assert server.calls and len(done.records()) == 4
     assert_silent(keyed, done)
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "zero-width marks": "\u200b".join,
+    "soft hyphens": "\u00ad".join,
+    "NUL": "\x00".join,
+    "carriage returns": "\r".join,
+    "colours": "\x1b[31m".join,
+    "window titles": "\x1b]0;x\x07".join,
+    "a hidden window title": lambda key: f"\x1b]0;{key[:9]}\u200b{key[9:]}\x07",
+    "accents": "\u0301".join,
+    "direction marks": "\u202d".join,
+    "percent signs": lambda key: "".join(f"%{ord(one):02x}" for one in key),
+    "JSON escapes": lambda key: "".join(f"\\u{ord(one):04x}" for one in key),
+    "HTML entities": lambda key: "".join(f"&#{ord(one)};" for one in key),
+    "fullwidth letters": lambda key: "".join(chr(ord(one) + 0xFEE0) if one.isalnum() else one for one in key),
+    "base64": lambda key: b64encode(f"{key}".encode()).decode(),
+    "base64 one further": lambda key: b64encode(f"x{key}".encode()).decode(),
+    "base64 two further": lambda key: b64encode(f"xy{key}".encode()).decode(),
+    "base64 in base64": lambda key: b64encode(b64encode(f"xy{key}".encode())).decode(),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "hexadecimal with colons": lambda key: key.encode().hex(":").upper(),
+}
+
+
+@pytest.mark.parametrize("name", slow_rest(DISGUISES, every=5))
+def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
+    keyed: Path, server: ScriptedServer, name: str
+) -> None:
+    """A server repeats the key so that it does not stand there as it is; no reader of ours puts it together again."""
+    hide = DISGUISES[name]
+    replies = [
+        lambda key: Text(f"your key is {hide(key)}."),
+        lambda key: Text(chunks=list(f"your key is {hide(key)}."), model=f"m {hide(key)}"),
+        lambda key: Text("", tool_calls=[("lookup", json.dumps({"key": hide(key)}))], reasoning=hide(key)),
+        lambda key: Status(400, message=f"the key {hide(key)} is not welcome"),
+    ]
+    rest = map(echo, replies)
+
+    def reply(request: ReceivedRequest) -> Reply:
+        return next(rest)(request)
+
+    server.reply_with(reply)
+    done = clawgauge(keyed, *RUN, "--max-retries", "0", env=KEY_ENV)
+    assert len(done.records()) == 4, done.stderr
+    looks = [("show", "latest"), *(("show", "latest", f"P{n}") for n in range(4)), ("show", "latest", "P0", "--json")]
+    looks += [("report", "latest", "-o", "report.html"), ("export", "latest", "-o", "all.csv")]
+    screens = [done, *(clawgauge(keyed, *words) for words in looks)]
+    texts = [screen.stdout + screen.stderr for screen in screens]
+    for path in (*(keyed / "runs").rglob("*"), keyed / "report.html", keyed / "all.csv"):
+        if path.is_file():
+            texts.append(path.read_bytes().decode("utf-8", "replace"))
+    words = KEY.replace("\\", "")
+    for text in texts:
+        for line in text.split("\n"):
+            # Code of the page itself is no answer, and takes long to decode.
+            if len(line) < 100_000:
+                assert not is_readable(line, words), line
+    assert any("***" in text for text in texts)
 
 
 def test_row_41_a_masked_answer_is_judged_as_it_came(keyed: Path, server: ScriptedServer) -> None:
@@ -333,6 +393,7 @@ def test_row_41_a_traceback_that_carries_the_key(
 ) -> None:
     """Even a defect that ends the program, which shows where it is, does not show the key."""
     done = clawgauge(place, *words, env=plugin_env)
+    assert done.code == 70
     assert "RuntimeError: cannot log in with" in done.stderr and leaks(done.stderr + done.stdout) == []
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,55 @@ def test_row_39_and_40_one_signal_ends_the_run_in_order(
     assert (code, out) == (130, "runs/cut\n") and says_nothing_strange(err)
     assert [r["prompt_id"] for r in read_records(place / "runs" / "cut")] == ["P0"]
     assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
-    assert "clawgauge run --resume cut" in err and not (place / "runs" / "cut" / ".lock").exists()
+    assert not (place / "runs" / "cut" / ".lock").exists()
+    # The call that was given up, and all that was not asked: one command for both.
+    assert re.findall(r"clawgauge run --resume cut(?: --\S+)*", err) == ["clawgauge run --resume cut"] * 2
+
+
+def last_event(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
+    return loaded
+
+
+@pytest.mark.parametrize(("n_in_flight", "said"), [(1, "1 call was given up"), (3, "3 calls were given up")])
+def test_row_39_ctrl_c_says_how_many_calls_were_given_up_and_resume_asks_them_again(
+    place: Path, server: ScriptedServer, n_in_flight: int, said: str
+) -> None:
+    """Calls that a server holds are lost with Ctrl-C: how many is on the terminal, quiet or not, and in the run."""
+    server.script(Text("yes"), *([SLOW] * n_in_flight))
+    words = (*CUT, "--repeats", "5", "--concurrency", str(n_in_flight), "-q")
+    with started(place, *words) as process:
+        wait_until(lambda: len(server.calls) == 1 + n_in_flight)
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    assert code == 130 and says_nothing_strange(err)
+    assert said in err and "clawgauge run --resume cut asks" in err
+    ending = last_event(place / "runs" / "cut")
+    assert (ending["event"], ending["detail"]["given_up"]) == ("stretch_ended", n_in_flight)
+    assert len(read_records(place / "runs" / "cut")) == 1
+    given_up = [call.prompt for call in server.calls[1:]]
+    assert clawgauge(place, "run", "--resume", "cut").code == 0
+    assert not Counter(given_up) - Counter(call.prompt for call in server.calls[1 + n_in_flight :])
+    assert (
+        len(read_records(place / "runs" / "cut")) == 20
+        and "given_up" not in last_event(place / "runs" / "cut")["detail"]
+    )
+
+
+def test_row_39_where_no_call_was_in_flight_none_is_said_to_be_given_up(place: Path, server: ScriptedServer) -> None:
+    """Ctrl-C while the machine is looked at for the last time: all that was asked is on record."""
+    env, flag = hanging_tool(place)
+    server.script(Text("yes"), Text("yes"), Text("yes"), Held(Text("yes"), flag.exists))
+    with started(place, *CUT, env=env) as process:
+        wait_until(lambda: len(server.calls) == 4)
+        flag.touch()
+        wait_until((place / "tool pid").exists)
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: has_ended_or_is_interrupted(process))
+        os.kill(int((place / "tool pid").read_text()), signal.SIGKILL)
+        code, _, err = ended(process)
+    assert code == 130 and "given up" not in err
+    assert len(read_records(place / "runs" / "cut")) == 4
 
 
 def hanging_tool(place: Path) -> tuple[dict[str, str], Path]:
@@ -95,7 +144,7 @@ def hanging_tool(place: Path) -> tuple[dict[str, str], Path]:
     note = place / "tool pid"
     script = f"[ -e '{flag}' ] || exit 0; echo $$ > '{note}'; exec /bin/sleep 600"
     install_tool(place / "tools", "nvidia-smi", script)
-    return {"PATH": f"{place / 'tools'}:/usr/bin:/bin"}, flag
+    return {"PATH": f"{place / 'tools'}:{os.environ['PATH']}"}, flag
 
 
 @pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])

@@ -24,6 +24,7 @@ from support.scripted_server import ScriptedServer, Text
 from support.slow_rest import slow_rest
 from support.written_runs import LABEL, config, inventory, prompt, record, write_run
 
+from .peak_memory import clawgauge_measured
 from .processes import ended, started, wait_until
 from .test_signals import SLOW
 
@@ -195,6 +196,54 @@ def test_ten_gigabytes_of_nothing_are_no_memory_and_no_wait(runs: Path, name: st
         assert "Traceback" not in done.stderr and "MemoryError" not in done.stderr
         assert done.code in (0, 2, 5), done.stderr
     assert shutil.disk_usage(runs).free and sum(file.stat().st_blocks for file in (runs / "r").iterdir()) < 10_000
+
+
+def _swell(document: dict[str, Any], unit: bytes, mib: int) -> bytes:
+    """A document in which the text `@` has become a list of so many of these."""
+    n_units = (mib << 20) // len(unit)
+    return json.dumps(document).encode().replace(b'"@"', b"[" + unit * n_units + unit.rstrip(b",") + b"]")
+
+
+def _swollen_folder(folder: Path, kind: str) -> None:
+    plan = config([prompt("P0")])
+    if kind == "unknown key":
+        (folder / "config.json").write_bytes(_swell(plan | {"extra": "@"}, b"[],", 90))
+    elif kind == "tools":
+        plan["prompts"][0]["tool_choice"] = "@"
+        (folder / "config.json").write_bytes(_swell(plan, b"{},", 90))
+    elif kind == "prompts":
+        empty = b'{"id":"","name":"","prompt":"","validator":{}},'
+        (folder / "config.json").write_bytes(_swell(plan | {"prompts": "@"}, empty, 90))
+    elif kind == "events":
+        (folder / "events.jsonl").write_bytes(b'{"event":"x","at_ms":1}\n' * 4_000_000)
+    else:
+        line = _swell(record("P0") | {"parsed_output": {"x": "@"}}, b"[],", 15)
+        with (folder / "results.jsonl").open("ab") as file:
+            file.write(line + b"\n")
+
+
+@pytest.mark.parametrize("kind", slow_rest(["unknown key", "prompts", "tools", "events", "a row"], every=5))
+def test_a_file_of_brackets_takes_no_more_memory_than_a_file_of_text(runs: Path, kind: str) -> None:
+    """Two bytes are a list of seventy: a hundred kilobytes in a letter, and gigabytes here."""
+    _swollen_folder(runs / "r", kind)
+    for words in (("show", "r"), ("summarize", "r"), ("history",)):
+        done, peak_mib = clawgauge_measured(runs.parent, *words)
+        assert done.code in (2, 5) and "Traceback" not in done.stderr, (words, done.stderr)
+        assert peak_mib < 700, words
+    if kind in ("prompts", "tools", "unknown key"):
+        shown = clawgauge(runs.parent, "show", "r")
+        assert is_one_sentence(shown) and "config.json holds more than 4,000,000 values" in shown.stderr
+
+
+def test_a_plan_nested_deeper_than_anyone_writes_is_refused_in_a_sentence(runs: Path) -> None:
+    plan = config([prompt("P0")])
+    plan["prompts"][0]["tool_choice"] = "@"
+    deep = b"[" * 500 + b"]" * 500
+    (runs / "r" / "config.json").write_bytes(json.dumps(plan).encode().replace(b'"@"', deep))
+    for words in (("show", "r"), ("rescore", "r"), ("run", "--resume", "r")):
+        done = clawgauge(runs.parent, *words)
+        assert done.code == 2 and "nested more than 128 levels deep" in done.stderr, (words, done.stderr)
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("content", [b"garbage\x00\xff" * 100, b"", b"[" * 5000, b'{"pid": 10e400}', None])

@@ -77,9 +77,10 @@ def test_the_real_cli_on_the_real_model(place: Path, llama_address: str) -> None
 
 def test_a_reply_cut_by_the_limit(place: Path, llama_address: str) -> None:
     """The CLI would ask again and again; it is stopped at the first cut and the text is kept."""
-    done = ask(place, llama_address, "--max-tokens", "4", "--prompt-ids", "P0")
-    (record,) = done.records()
-    assert record["success"] and record["finish_reason"] == "length" and record["raw_output"]
+    done = ask(place, llama_address, "--max-tokens", "4", "--prompt-ids", "P0", "--repeats", "4")
+    # The CLI samples, and now and then a model has said all it will within four tokens.
+    cut = [record for record in done.records() if record["finish_reason"] == "length"]
+    assert cut and all(record["success"] and record["raw_output"] for record in cut)
     wait_until(lambda: not running(place))
 
 

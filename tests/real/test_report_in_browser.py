@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.browser import Browser, chromium, find_chromium
 from support.command import clawgauge
+from support.kinds_of_runs import KINDS, share, write_kind
 from support.sample_runs import HOSTILE, RUN_ID, write_large_run, write_sample_run
 from unit.summary.run_folders import config, failed, prompt, record, write_run
 
@@ -107,7 +109,7 @@ def test_every_heading_sorts_both_ways(page: Browser) -> None:
     page.click("#models-table th.number:nth-child(6) button")
     names = page.run("[...document.querySelectorAll('#models-table tbody th .strong')].map(found => found.textContent)")
     targets = page.run("JSON.parse(document.getElementById('data').textContent).targets")
-    medians = {target["name"]: target["figures"]["latency_censored_ms"]["p50"] for target in targets}
+    medians = {target["name"]: target["figures"]["timed_ms"]["p50"] for target in targets}
     assert names == sorted(medians, key=lambda name: medians[name] or 1e9), "fastest first, what has no figure last"
 
 
@@ -438,6 +440,32 @@ def test_timeouts_count_as_longer_than_any_answer(browser: Browser, tmp_path: Pa
     assert "> 9.0 s" in clawgauge(tmp_path, "show", str(folder)).stdout
     choose(browser, "#filter-suite", "=core")
     assert browser.run(chart) == "p95 > 9.0 s" and browser.console == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_page_shows_the_figures_that_every_report_shows(browser: Browser, tmp_path: Path, kind: Any) -> None:
+    """In context, interrupted or timed out: rates, answers and times are those that were counted for all reports."""
+    truth = write_kind(tmp_path / "run", kind)
+    browser.open(report(tmp_path / "run"))
+
+    def cells(table: str) -> list[str]:
+        found: list[str] = browser.run(
+            f"[...document.querySelectorAll('#{table} tbody tr')[0].cells].map((cell) => cell.textContent)"
+        )
+        return found
+
+    models = cells("models-table")
+    assert models[2].startswith("{}{}/{}".format(share(truth.passed), *truth.passed))
+    assert models[3].startswith("{}{}/{}".format(share(truth.passed_of_asked), *truth.passed_of_asked))
+    assert models[4].startswith("{}{}/{}".format(share(truth.answered), *truth.answered))
+    p95 = truth.p95 if truth.p95_ms is None else f"{truth.p95} ms"
+    assert models[5:7] == [f"{truth.p50_ms:.0f} ms", p95]
+    assert cells("rates-table")[1] == "{} · {}/{}".format(share(truth.passed), *truth.passed)
+    assert cells("latency-table")[1:4] == [str(truth.n_timed), f"{truth.p50_ms:.0f} ms", p95]
+    assert cells("first-token-table")[3] == f"{truth.p50_ms:.0f} ms"
+    choose(browser, "#filter-suite", "=core")
+    assert cells("rates-table")[1] == "{} · {}/{}".format(share(truth.passed), *truth.passed)
+    assert cells("latency-table")[1:4] == [str(truth.n_timed), f"{truth.p50_ms:.0f} ms", p95]
 
 
 def test_without_scripts_the_answer_and_the_figures_are_tables(browser: Browser, sample: str) -> None:

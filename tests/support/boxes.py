@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawgauge.config.settings import place_of, write_trusted
+from support.isolation import NO_SERVER
 
 _SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
@@ -26,7 +27,8 @@ command=$2
 env > "$box/seen_environment"
 cd "$box"
 export HOME=$box
-unset XDG_STATE_HOME OLLAMA_HOST
+unset XDG_STATE_HOME
+export OLLAMA_HOST={no_server} CLAWGAUGE_LOCAL_SERVERS=none
 . ./env
 echo "Welcome. Last login: never."
 [ -f ./program ] && exec {python} -I -S ./program
@@ -82,7 +84,8 @@ class Boxes:
         binary.mkdir()
         self.root.mkdir()
         for path, text in ((binary / "ssh", self.ssh()), (self.root / "box", _BOX)):
-            path.write_text(text.replace("{root}", str(self.root)).replace("{python}", sys.executable))
+            text = text.replace("{root}", str(self.root)).replace("{python}", sys.executable)
+            path.write_text(text.replace("{no_server}", NO_SERVER))
             path.chmod(0o755)
         self.env = {"PATH": f"{binary}:{os.environ['PATH']}"}
 

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawgauge.config import local_servers
 from clawgauge.config.settings import place_of, read_trusted, write_trusted
 from support.command_forks import fork_server
+from support.isolation import NO_SERVER
 from support.waiting import PATIENCE_S
 
-KEPT = ("PATH", "HOME", "LANG", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
+KEPT = ("PATH", "HOME", "LANG", "TZ", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,13 @@ class Outcome:
 
 
 def clean_environment(**changes: str) -> dict[str, str]:
-    """Nothing of the caller's but what a program needs to start; retries wait next to nothing."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    ours = {"CLAWGAUGE_RETRY_BASE_S": "0.01", "OLLAMA_HOST": "127.0.0.1:9", "XDG_STATE_HOME": state_home()}
-    return {**kept, **ours, **changes}
+    """Nothing of the caller's but what a program needs to start; no server is found, retries wait next to nothing."""
+    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment["CLAWGAUGE_RETRY_BASE_S"] = "0.01"
+    environment["OLLAMA_HOST"] = NO_SERVER
+    environment[local_servers.VARIABLE] = local_servers.NOWHERE
+    environment["XDG_STATE_HOME"] = state_home()
+    return {**environment, **changes}
 
 
 @functools.cache

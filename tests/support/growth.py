@@ -15,6 +15,7 @@ def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2,
     """So many times the work takes at most one and a half times as many times as long, in time of the processor.
 
     The shortest of several times is the work's own: whatever else a machine does makes a time longer, never shorter.
+    Where a size just outgrows a cache the time makes a step, once; growth of another order goes on beyond it.
     """
 
     def measure_s(n: int) -> float:
@@ -29,6 +30,8 @@ def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2,
             once_s, more_s = min(once_s, measure_s(size)), min(more_s, measure_s(factor * size))
             if more_s <= 1.5 * factor * max(once_s, floor_s):
                 return True
+        # In proportion to the square of its size the work would take `factor**4` times as long.
+        far_s = min(measure_s(factor**2 * size) for _ in range(3))
+        return far_s <= 0.7 * factor**4 * max(once_s, floor_s)
     finally:
         gc.enable()
-    return False

@@ -6,8 +6,10 @@ import hashlib
 import json
 import shutil
 import sqlite3
+import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,41 @@ def write_database(place: Path, rows: Iterable[tuple[Any, Any]], *, schema: int 
         connection.executemany("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", told)
     connection.close()
     return place
+
+
+_PAGE_BYTES = 4096
+_LEVELS = 8
+
+
+def _interior_page(child: int) -> bytes:
+    """A page of a table's tree that has one and the same page below it some hundred times."""
+    cell = struct.pack(">I", child) + b"\x01"
+    n_cells = (_PAGE_BYTES - 12) // (len(cell) + 2)
+    start = _PAGE_BYTES - len(cell)
+    header = struct.pack(">BHHHBI", 5, 0, n_cells, start, 0, child)
+    pointers = struct.pack(">H", start) * n_cells
+    return (header + pointers).ljust(start, b"\0") + cell
+
+
+def link_endlessly(database: Path, table: str = "transcript_events") -> None:
+    """Make of a few pages a table whose rows, all of them one row of nobody's session, never end."""
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"DELETE FROM {table}")
+        connection.execute(f"INSERT INTO {table} (session_id, seq) VALUES ('nobody', 1)")
+        connection.execute("CREATE TABLE spare (filler)")
+        connection.execute("INSERT INTO spare VALUES (zeroblob(?))", (2 * _LEVELS * _PAGE_BYTES,))
+        connection.commit()
+        [(page_bytes,)] = connection.execute("PRAGMA page_size")
+        [(n_pages,)] = connection.execute("PRAGMA page_count")
+        [(root,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+    connection.close()
+    assert page_bytes == _PAGE_BYTES
+    pages = database.read_bytes()
+    chain = [root, *range(n_pages - _LEVELS + 1, n_pages + 1)]
+    changed = {chain[-1]: pages[(root - 1) * _PAGE_BYTES : root * _PAGE_BYTES]}
+    for page, below in pairwise(chain):
+        changed[page] = _interior_page(below)
+    with database.open("r+b") as file:
+        for page, content in changed.items():
+            file.seek((page - 1) * _PAGE_BYTES)
+            file.write(content)

@@ -11,11 +11,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable
 from typing import Self
 
 Converse = Callable[[socket.socket, int], None]
+# struct linger: on, for 0 seconds.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class RawServer:
@@ -81,7 +84,10 @@ def read_request(connection: socket.socket) -> bytes:
     head, _, body = data.partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     while lengths and len(body) < int(lengths[0].split(b":")[1]):
-        body += connection.recv(65536)
+        part = connection.recv(65536)
+        if not part:
+            return b""
+        body += part
     return head + b"\r\n\r\n" + body
 
 
@@ -124,6 +130,9 @@ def tunnel_to(port: int) -> Converse:
         if not read_request(connection).startswith(b"CONNECT "):
             return
         with socket.create_connection(("127.0.0.1", port)) as upstream:
+            # Closing resets the connection. A server that floods a connection closed in good order, with its window
+            # full, may otherwise be kept waiting by the kernel for a minute (FIN-WAIT-2 answers its window probes).
+            upstream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_pump, args=(upstream, connection), daemon=True)
             back.start()

@@ -39,7 +39,8 @@ def unanswered(prompt_id: str, failure_type: str = "timeout", **changes: Any) ->
     """A call that ended without an answer."""
     nothing = dict.fromkeys(("objective_pass", "violation", "ttft_ms", "ttfa_ms", "output_tokens", "judged_by"))
     ended = {"availability_status": "error", "success": False, "failure_type": failure_type, "raw_output": ""}
-    return record(prompt_id) | nothing | ended | changes
+    attempt = {"status": "error", "failure_type": failure_type, "e2e_ms": 100}
+    return record(prompt_id) | nothing | ended | {"attempts": [attempt]} | changes
 
 
 def prompt(prompt_id: str, suite: str = "core", **changes: Any) -> dict[str, Any]:

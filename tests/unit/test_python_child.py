@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import clawgauge
-from clawgauge.child_processes import isolated_module, needed_environment
+from clawgauge.child_processes import isolated_module
+from clawgauge.environment import needed_environment
 
 SOURCE = Path(clawgauge.__file__).parent
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawgauge.readings import as_shown
+from clawgauge.reports.clean import clean_terminal
 from clawgauge.secrets import MASK, Redactor, SecretMask, looks_secret, public_address
+from support.growth import grows_linearly
 from support.rows import every_row
 
 KEY = "Canary7-0123456789-vault"
@@ -138,6 +142,91 @@ def test_masking_goes_through_hostile_text_once() -> None:
     for filler in (*fillers, "x'y", "-----BEGIN PRIVATE KEY-----", " -u a:", "_"):
         text = (filler * 65_536)[:65_536]
         assert KEY[:8] not in MASKED.mask(text) and KEY[:8] not in REDACT(text)
+
+
+# Each of them begins a way to read a text, or goes on with one, and never ends it.
+ENDLESS = [
+    *("\\", "\\u", "\\ud835", "\\x", "\\xe2", "\\342", "\\u{0", "\\0", "%", "%25", "%C2", "%ud835"),
+    *("&", "&amp;", "&#0", "amp;", "\x1b", "\x1b]", "\x1b[0", "\x9b0", "\x9d", "\x90a", "\x98\x9f"),
+    *("\u200b", "a\u0301", "\uff41", "\U0001d41a", "QUJD", "41 ", "0x41, "),
+]
+
+
+@every_row("opening", ["", "\\x73", "\x9d"])
+@every_row("unit", ENDLESS)
+def test_no_flood_of_half_an_escape_takes_longer_than_its_length(unit: str, opening: str) -> None:
+    """A server that answers with nothing but beginnings of escapes or of control sequences holds nobody up."""
+
+    def read(n_chars: int) -> None:
+        text = opening + unit * (n_chars // len(unit))
+        MASKED.mask(text)
+        as_shown(text)
+        clean_terminal(text)
+
+    assert grows_linearly(read, 4_096, factor=4)
+
+
+@every_row("unit", ["\\", "\x9d", "\x90a"])
+def test_errors_are_redacted_in_time_linear_in_their_length(unit: str) -> None:
+    assert grows_linearly(lambda n: REDACT("\\x73" + unit * (n // len(unit))), 4_096, factor=4)
+
+
+@every_row("n_backslashes", [1, 2, 3, 4, 7, 8])
+def test_an_escape_is_read_behind_any_number_of_backslashes(n_backslashes: int) -> None:
+    """JSON inside JSON doubles them, and a program that cuts a text may leave an odd number."""
+    escapes = [f"{ord(character):02x}" for character in KEY]
+    text = "".join(["\\" * n_backslashes + f"x{escape}" for escape in escapes])
+    assert MASKED.mask(f"<{text}>") == f"<{MASK}>"
+    assert REDACT(f"<{text}>") == f"<{MASK}>"
+
+
+def _mathematical(text: str) -> str:
+    letters = []
+    for character in text:
+        letters.append(chr(0x1D41A + ord(character) - ord("a")) if character.islower() else character)
+    return "".join(letters)
+
+
+def _in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+@every_row(
+    "disguise",
+    [
+        _in_ascii(_mathematical(KEY)),
+        _in_ascii(_mathematical(KEY)).upper().replace("\\U", "\\u"),
+        _in_ascii(_in_ascii(_mathematical(KEY))),
+        _in_ascii(_mathematical(KEY)).replace("\\u", "%u"),
+        _in_ascii("\U000e0041".join(KEY)),
+        _in_ascii("\U000e0041".join(KEY)).replace("\\u", "%25u"),
+        *(mark.join(KEY) for mark in (r"\r", r"\b", r"\f", r"\0", r"\a", r"\v", r"\\r", r"\e[0m", r"\e[1;31m")),
+        *(mark.join(KEY) for mark in (r"\xc2\xad", r"\xe2\x80\x8b", r"\xf3\xa0\x81\x81", r"\\xE2\\x80\\x8B")),
+        *(mark.join(KEY) for mark in (r"\302\255", r"\342\200\213", r"\363\240\201\201", "\U0001bca0")),
+    ],
+)
+def test_a_key_is_found_behind_escapes_of_halves_of_letters_and_of_bytes(disguise: str) -> None:
+    """What a program that writes ASCII alone makes of mathematical letters, and of marks that nobody sees."""
+    assert MASKED.mask(f"<{disguise}>") == f"<{MASK}>"
+    assert REDACT(f"<{disguise}>") == f"<{MASK}>"
+    assert MASKED.finds(json.dumps(f"<{disguise}>").encode())
+
+
+@every_row("key", ["Ab1&Cd2&Ef3&Gh4&Ij5&", "Ab1&Cd2;Ef3&Gh4;Ij5&", "Ab1&lt;Cd2&Ef3&#5;Gh4&"])
+def test_a_key_with_ampersands_is_found_in_html(key: str) -> None:
+    """A page writes each of them as an entity, and a page that quotes a page does so twice."""
+    for text in (key, html.escape(key), html.escape(html.escape(key)), _in_ascii(html.escape(key))):
+        for mask in (SecretMask([key]).mask, Redactor([key])):
+            assert not any(key[at : at + 8] in html.unescape(mask(f"<{text}>")) for at in range(len(key) - 7))
+            assert MASK in mask(f"<{text}>")
+
+
+def test_escapes_that_say_no_text_leave_a_key_beside_them_found() -> None:
+    """Bytes that are no UTF-8, half of a pair, and a letter behind a backslash that is part of a path."""
+    for before in (r"\xe2\x28", r"\xc3\xc3\x80", r"\377\377", r"\ud835", r"\udc00\ud800", "&amp;nothing;", "%C2%C2"):
+        text = f"{before}{'%43'}{KEY[1:]}"
+        assert MASKED.mask(text) == f"{before}{MASK}", before
+    assert MASKED.mask(rf"C:\new\{KEY}\table") == rf"C:\new\{MASK}\table"
 
 
 @every_row(

@@ -82,7 +82,7 @@ def test_calls_in_the_text_are_found_again_and_not_doubled() -> None:
     prompt = msgspec.structs.replace(TASK, validator=spec, world=None, max_turns=None)
     rescoring = Rescoring({("s", "P0"): prompt})
     judged = rescoring.judge(recorded(text=WRITTEN))
-    assert (judged.violation, judged.tool_channel) == ("unexpected_call: read", "text:hermes")
+    assert (judged.violation, judged.tool_channel) == ("call_as_text: read", "text:hermes")
     assert len(judged.tool_invocations) == 1
     assert rescoring.judge(judged) == judged
 
@@ -123,3 +123,12 @@ def test_a_folder_with_a_tool_that_is_none_is_refused_in_a_sentence(tmp_path):
     folder = written_runs.write_run(tmp_path / "r", [written_runs.record("P0")], config=written_runs.config(prompts))
     done = clawgauge(tmp_path, "rescore", str(folder))
     assert done.code == 2 and "tools: one of them is no function" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_check_that_breaks_today_leaves_the_row_as_it_is() -> None:
+    """The verdict there was stays, and so does that there was none; the command says how many were left."""
+    broken = msgspec.structs.replace(TASK, validator={"type": "no such validator"})
+    rescoring = Rescoring({broken.key: broken})
+    for row in (recorded(objective_pass=True), recorded(not_judged="check_failed", error="its check failed")):
+        assert rescoring.judge(row) is row
+    assert rescoring.kept == {"could not be judged, because the check failed": 2} and rescoring.n_judged == 0

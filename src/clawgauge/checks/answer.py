@@ -15,7 +15,6 @@ _VISIBLE = re.compile(r"\S")
 _MAX_DETAIL_CHARS, _MAX_QUOTED_CHARS = 200, 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
-CALLED_BY = (NATIVE, TEXT_PREFIX)  # so begins the channel of a call that is more than a command in prose
 
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clawgauge.checks.answer import CALLED_BY, Answer, Verdict, failed, passed, quoted, split_thinking, tool_calls_of
+from clawgauge.checks.answer import TEXT_PREFIX, Answer, Verdict, failed, passed, quoted, split_thinking, tool_calls_of
 from clawgauge.checks.spec import as_written
 
 _KNOWN, _WORDS = (
@@ -82,10 +82,12 @@ _QUESTION = re.compile(r"\w[^\w!\n]{0,20}[?？؟]")  # of words: a mark alone as
 def judge_restraint(spec: Mapping[str, Any], answer: Answer) -> Verdict:
     """No call, in whatever form, but words; a question, where one is wanted."""
     parsed, text = {"tools": tool_calls_of(answer.native_calls)}, split_thinking(answer.text).strip()
+    # A call in a model's own format is meant as one, malformed or not; a command in prose is not.
+    if answer.native_calls:
+        return failed("unexpected_call", answer.native_calls[0].name or "a call without a name", parsed)
     for call in answer.tool_invocations:
-        # A call in a model's own format is meant as one, malformed or not; a command in prose is not.
-        if call.channel.startswith(CALLED_BY):
-            return failed("unexpected_call", call.name or "a call without a name", parsed)
+        if call.channel.startswith(TEXT_PREFIX):
+            return failed("call_as_text", call.name or "a call without a name", parsed)
     if not text:
         return failed("no_text", "no call was made, and nothing was said", parsed)
     said = Counter(part for part in map(str.strip, _BREAK.split(text.lower())) if len(part) >= _LOOP_CHARS)

@@ -32,7 +32,7 @@ _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 # A dash that opens a line, unless the line is only dashes (a rule) or the dash is the sign of a number.
 _BULLET = re.compile(r"^[^\S\n]*+-(?!\.?[0-9])(?!-[- \t]*$)(?![ \t]+-[- \t]*$)", re.MULTILINE)
 # Goes up whenever a verdict on the same answer may change, so that old verdicts can be told apart and rescored.
-VALIDATORS_VERSION = "clawgauge.checks/7"
+VALIDATORS_VERSION = "clawgauge.checks/8"
 MAX_PARSED_OUTPUT_BYTES, MAX_INVOCATIONS = 65_536, 1_000
 # A fifth of a second for the worst text there is, and as much as a record keeps of any.
 LONG_CHARS = 65_536
@@ -281,6 +281,11 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
     invocations: list[ToolInvocation] = [*native, *detected]
     answer = Answer(text, invocations, expected, bool(prompt.tools), prompt.tools, prompt.world, prompt.max_turns)
     return _judgement(judge(prompt.validator, answer), prompt, invocations)
+
+
+def unjudged(prompt: Prompt, native_calls: list[ToolInvocation]) -> Judgement:
+    """No verdict: what is known of an answer without its check, the calls that were made natively."""
+    return _judgement(Verdict(None), prompt, native_calls[:MAX_INVOCATIONS])
 
 
 def not_judged(prompt: Prompt, native_calls: list[ToolInvocation], violation: str) -> Judgement:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,8 @@ _START = (
     "sys.path += [folder for folder in path.split(chr(10)) if folder not in sys.path]; "
     "runpy.run_module(module, run_name='__main__', alter_sys=True)"
 )
-# What a program needs to find itself, its libraries and its hardware, by the beginnings of the names.
-_NEEDED = (
-    *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMP", "TEMP", "XDG_", "LD_", "DYLD_"),
-    *("SYSTEMROOT", "WINDIR", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"),
-    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "ROCM_", "GGML_", "VK_", "ONEAPI_", "SYCL_", "ZE_", "MTL_", "OMP_"),
-    *("KMP_", "OPENBLAS_", "MKL_", "GOMP_", "MALLOC_"),
-)
-KEY_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION")
+# What an interpreter needs to start at all, which is all that the supervisor does.
+_INTERPRETER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 def isolated_module(module: str, *arguments: str) -> list[str]:
@@ -44,15 +38,6 @@ def isolated_module(module: str, *arguments: str) -> list[str]:
     folders = [folder for folder in sys.path if Path(folder).is_absolute() and not _is_here(folder)]
     own = os.fspath(Path(__file__).resolve().parents[2])
     return [sys.executable, "-I", "-c", _START, "\n".join(dict.fromkeys([*folders, own])), module, *arguments]
-
-
-def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment, what a program that only computes needs: no key, no address of a server, no proxy."""
-    return {name: value for name, value in environ.items() if name.upper().startswith(_NEEDED) and not may_be_key(name)}
-
-
-def may_be_key(name: str) -> bool:
-    return any(word in name.upper() for word in KEY_WORDS)
 
 
 def _is_here(folder: str) -> bool:
@@ -123,7 +108,8 @@ class _Supervisor:
         try:
             quiet: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             command = [sys.executable, "-I", "-S", os.fspath(_SCRIPT)]
-            self.process = subprocess.Popen(command, cwd=_SCRIPT.anchor, start_new_session=True, **quiet)
+            env = {name: os.environ[name] for name in _INTERPRETER_VARIABLES if name in os.environ}
+            self.process = subprocess.Popen(command, cwd=_SCRIPT.anchor, env=env, start_new_session=True, **quiet)
         except OSError:  # no process to be had: every other way to leave still ends the children
             return
         if self.process.stdin is not None:

@@ -30,6 +30,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # What a running child keeps open here: three pipes, and on some loops a handle on the process.
 DESCRIPTORS = 4
 _MOST_LINES_WAITING = 4096
+_MOST_BYTES_WAITING = 64 * 1024 * 1024
 # While it is started, the child's own ends too, and a pipe that tells whether it could be.
 _DESCRIPTORS_TO_START = 10
 
@@ -69,6 +70,7 @@ class Child(asyncio.SubprocessProtocol):
         self._ended_by_us = self._said_all = False
         self._excess: str | None = None
         self.group_id = self._rest_ns = self._output_bytes = 0
+        self._waiting_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -94,7 +96,9 @@ class Child(asyncio.SubprocessProtocol):
             self._excess = f"more than {most} bytes of output"
         elif max(map(len, (*lines, rest))) > longest:
             self._excess = f"a line of more than {longest} bytes"
-        if self._excess is not None or len(self._lines) > _MOST_LINES_WAITING:
+        self._waiting_bytes += sum(map(len, lines))
+        is_full = len(self._lines) > _MOST_LINES_WAITING or self._waiting_bytes > _MOST_BYTES_WAITING
+        if self._excess is not None or is_full:
             cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).pause_reading()
         self._news.set()
 
@@ -114,6 +118,7 @@ class Child(asyncio.SubprocessProtocol):
         if _STDOUT in self._listened_to.intersection(pipes):
             if self._rest:
                 self._lines.append((self._rest_ns, bytes(self._rest)))
+                self._waiting_bytes += len(self._rest)
             self._news.set()
         self._listened_to.difference_update(pipes)
         if self._exited.is_set() and not self._listened_to:
@@ -138,7 +143,9 @@ class Child(asyncio.SubprocessProtocol):
             self._news.clear()
             cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_STDOUT)).resume_reading()
             await self._news.wait()
-        return self._lines.popleft()
+        stamped = self._lines.popleft()
+        self._waiting_bytes -= len(stamped[1])
+        return stamped
 
     async def wait_exit(self, timeout_s: float) -> None:
         """Let the child leave by itself, its last words heard, for so long and no longer."""

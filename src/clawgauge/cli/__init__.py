@@ -12,10 +12,18 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from clawgauge import __version__
-from clawgauge.cli.process import DONE, INTERRUPTED, guarded_streams, hide_keys, interruption, machine_failure, tell
-from clawgauge.errors import ClawgaugeError
+from clawgauge.cli.process import (
+    DONE,
+    INTERRUPTED,
+    guarded_streams,
+    hide_keys,
+    interruption,
+    machine_failure,
+    report_own_fault,
+    tell,
+)
 
-_VERBS = {
+VERBS = {
     "init": "look for models and write a clawgauge.toml",
     "capture": "keep your agent's own prompt, to ask models in it",
     "run": "run suites on models and record every answer",
@@ -48,11 +56,12 @@ first:
 _EPILOG = f"""{_FIRST}
 exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded, 3 nothing was answered
             4 this machine ended the run, 5 some recorded lines could not be read, 130 interrupted
+            70 a fault of clawgauge itself
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    known: Sequence[str] = tuple(_VERBS)
+    known: Sequence[str] = tuple(VERBS)
 
     def error(self, message: str) -> NoReturn:
         import difflib
@@ -71,14 +80,14 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="clawgauge", description=_PURPOSE, epilog=_EPILOG, **style)
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for name, summary in _VERBS.items():
+    for name, summary in VERBS.items():
         verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
             verb.description, verb.epilog = module.__doc__, _examples().get(name)
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
-            parser.known = [*_VERBS, *verb._option_string_actions]
+            parser.known = [*VERBS, *verb._option_string_actions]
     return parser
 
 
@@ -109,14 +118,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                     code = int(arguments.execute(arguments))
                 finally:
                     sys.stdout.flush()
-            except (ClawgaugeError, OSError, MemoryError, RuntimeError, BaseExceptionGroup) as fault:
+            except (Exception, BaseExceptionGroup) as fault:
                 wrong = machine_failure(fault)
                 if wrong is None:
-                    raise
-                # The words may be a server's, a file's name, or what was pasted in the wrong place.
-                hide_keys()
-                tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
-                code = wrong.exit_code
+                    code = report_own_fault(fault)
+                else:
+                    # The words may be a server's, a file's name, or what was pasted in the wrong place.
+                    hide_keys()
+                    tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
+                    code = wrong.exit_code
         # Kept for the end where code could not be broken off; a failure of its own says more.
         return INTERRUPTED if interruption.happened and code == DONE else code
     except KeyboardInterrupt:

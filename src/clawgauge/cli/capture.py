@@ -22,12 +22,13 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.child_processes import needed_environment
 from clawgauge.child_processes.child import ChildCommand, capture
 from clawgauge.cli.files import write_output
 from clawgauge.cli.process import DONE, keep_secrets, run_async
-from clawgauge.config.providers import find_secrets, secrets_of_settings
+from clawgauge.config.providers import find_secrets
+from clawgauge.environment import needed_environment, secrets_of_settings
 from clawgauge.errors import CallFailure, ConfigError
+from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
 from clawgauge.routing.openclaw import MAX_LEVELS, read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
@@ -143,7 +144,10 @@ def _play_model(token: str) -> tuple[list[dict[str, Any]], ThreadingHTTPServer]:
             n_bytes = int(self.headers.get("Content-Length") or 0)
             if self.headers.get("Authorization") != f"Bearer {token}" or not 0 < n_bytes <= _MAX_BYTES:
                 return self.send_error(401)
-            body = msgspec.json.decode(self.rfile.read(n_bytes))
+            data = self.rfile.read(n_bytes)
+            if find_excess(data) is not None:
+                return self.send_error(413)
+            body = msgspec.json.decode(data)
             given = [one["content"] for one in body["messages"] if one["role"] in ("system", "developer")]
             blocks = [block for text in given for block in (text if isinstance(text, list) else [{"text": text}])]
             asked.append({"system": "\n\n".join(block["text"] for block in blocks), "tools": body.get("tools") or []})
@@ -162,8 +166,12 @@ def _play_model(token: str) -> tuple[list[dict[str, Any]], ThreadingHTTPServer]:
 def read_config(path: Path, folder: Path) -> dict[str, Any]:
     """An openclaw.json with what it includes; nothing outside its folder is read, as OpenClaw itself has it."""
     reads = iter(range(_MAX_INCLUDES))
+    values = iter(range(SETTINGS_LIMITS.values))
 
     def unfold(value: Any, base: Path, depth: int = 0) -> Any:
+        if next(values, None) is None:
+            most = f"{SETTINGS_LIMITS.values:,} values"
+            raise ConfigError(f"{path}: with what it includes it holds more than {most}; that is no openclaw.json")
         if depth > MAX_LEVELS:
             raise ConfigError(f"{path}: with what it includes it is nested more than {MAX_LEVELS} levels deep")
         if not isinstance(value, dict):

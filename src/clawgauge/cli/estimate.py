@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.errors import RunFolderError
+from clawgauge.journal import stat_file
 from clawgauge.plan import Plan
 from clawgauge.prices import Price, Tokens, cost_usd, is_free
-from clawgauge.records import GroupSummary, Prompt, Target
+from clawgauge.records import GroupSummary, Prompt, RunSummary, Target
 from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
@@ -22,6 +23,8 @@ from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 _RUNS_LOOKED_AT, _NATIVE = 20, "native_tools"
+# Of all runs together, the newest first: an estimate is not worth more than a moment's reading.
+_MAX_SUMMED_UP_BYTES = 2**25
 STRONG, BETWEEN, WEAK = 0.95, 0.65, 0.3
 EXAMPLE_RATES = (STRONG, 0.9, BETWEEN, WEAK)
 # More prompts than this are taken for no more: what these do not decide sits on a border.
@@ -181,12 +184,11 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
     known: dict[Target, list[GroupSummary]] = {target: [] for target in plan.targets}
     runs_dir = Path(plan.settings.runs_dir)
     found = runs_dir.iterdir() if runs_dir.is_dir() else ()
-    for folder in sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)[:_RUNS_LOOKED_AT]:
-        try:
-            summary = Run.open(folder).summary
-        except RunFolderError:
+    folders = sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)
+    for summary in _past_summaries(folders[:_RUNS_LOOKED_AT]):
+        if summary.capacity:
             continue
-        for group in summary.models if summary and not summary.capacity else ():
+        for group in summary.models:
             if group.target in known and group.latency_ms.mean is not None:
                 known[group.target].append(group)
     cost, expected = cost_budget(plan), {}
@@ -200,6 +202,29 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
         usd = None if call_usd is None else round(call_usd * n, 6)
         expected[target] = ExpectedCalls(n, n_past, seconds, usd, agenda.left_out)
     return expected
+
+
+def _past_summaries(folders: Sequence[Path]) -> Iterator[RunSummary]:
+    """The figures of earlier runs, without those that would have to be made anew from more records
+    than may be read."""
+    if not folders:
+        return
+    # Loaded only here: `run --help` need not wait for it.
+    from clawgauge.summary import summarize_folder
+    from clawgauge.summary.stored import read_summary
+
+    bytes_left = _MAX_SUMMED_UP_BYTES
+    for folder in folders:
+        try:
+            summary = read_summary(Run.open(folder))
+            results = stat_file(folder, "results.jsonl")
+            if summary is None and results is not None and results.st_size <= bytes_left:
+                bytes_left -= results.st_size
+                summary = summarize_folder(folder)
+        except RunFolderError:
+            continue
+        if summary is not None:
+            yield summary
 
 
 def _call_usd(groups: Sequence[GroupSummary], price: Price | None) -> float | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -23,8 +20,10 @@ from clawgauge.reports.document import Section, as_markdown
 from clawgauge.reports.summary import render_markdown
 from clawgauge.reports.words import word_unreadable
 from clawgauge.run_data import Run
+from clawgauge.run_data.resume import resume_command
 from clawgauge.small_file import replacing
 from clawgauge.summary import summarize_folder
+from clawgauge.summary.stored import seal_summary
 
 
 def open_run(ref: str, runs_dir: Path | None, *, loads: bool = True) -> Path:
@@ -98,33 +97,9 @@ def render(
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
-    summary = summarize_folder(folder.path)
+    summary = seal_summary(summarize_folder(folder.path), folder.path)
     config = Run.open(folder.path).config
-    refill = refill_command(folder.path, config_file) if config else None
+    refill = resume_command(folder.path, config_file, retry_errors=True) if config else None
     folder.write("summary.json", summary)
     folder.write("summary.md", render_markdown(summary, config, refill=refill))
     return summary
-
-
-def refill_command(path: Path, config_file: Path | None = None) -> str:
-    """The command that asks again what was not answered, with the `config_file` that the user named just now. The run
-    folder's own word for it is not repeated: it may come from anyone, and a file that is named counts in full."""
-    # Twice the budget that the last stretch of the run has spent, where it ended with one spent.
-    budget: list[str] = []
-    for event in Run.open(path).events:
-        if event.event == "stretch_started":
-            budget = []
-        elif event.event == "budget_spent" and isinstance(limit := event.detail.get("limit"), int | float):
-            # A run folder may come from anyone, and this is to be pasted into a shell.
-            name, larger, budget = event.detail.get("budget"), 2 * limit, []
-            if name in ("max_calls", "max_cost") and math.isfinite(larger):
-                # As an option takes it: no exponent, and no fraction where there is none.
-                number = str(int(larger)) if larger == int(larger) else f"{Decimal(repr(larger)):f}"
-                budget = [f"--{name.replace('_', '-')}", number]
-    config = Run.open(path).config
-    loads = config is not None and config.capacity is not None
-    again = ["capacity", "--resume", path.name] if loads else ["run", "--resume", path.name, "--retry-errors"]
-    words = ["clawgauge", *again, *budget]
-    words += ["--runs-dir", str(path.parent)] if path.parent != Path("runs") else []
-    words += ["--config", str(config_file)] if config_file is not None else []
-    return shlex.join(words)

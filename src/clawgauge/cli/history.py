@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.cli.files import configured_runs_dir, refill_command, render, write_output
+from clawgauge.cli.files import configured_runs_dir, render, write_output
 from clawgauge.cli.process import DONE, UNREADABLE_LINES, tell
 from clawgauge.config.settings import flag_of
 from clawgauge.history.findings import FillCommand, FillStep
@@ -22,6 +22,7 @@ from clawgauge.prices import missing_key
 from clawgauge.records import RunOptions
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.history import describe_history, list_unreadable
+from clawgauge.run_data.resume import resume_command
 
 # Options that decide what is asked and how it is timed: a filled cell has to be like its neighbours.
 _CARRIED = ("draw", "repeats", "concurrency", "timeout_s", "max_tokens", "temperature", "seed")
@@ -67,7 +68,7 @@ def _plan(steps: Sequence[FillStep], runs_dir: Path | None) -> tuple[list[FillCo
         for targets in filter(None, together if lacking else [able]):
             cells = [cell for cell in step.cells if cell[0] in targets]
             left = replace(step, targets=targets, cells=cells, prompts=list(dict.fromkeys(key for _, key in cells)))
-            command = refill_command(resume.path) if resume else _run_command(left, runs_dir)
+            command = resume_command(resume.path, retry_errors=True) if resume else _run_command(left, runs_dir)
             named = [(target.label, suite, prompt_id) for target, (suite, prompt_id) in cells]
             commands.append(FillCommand(command=command, cells=named))
     return commands, no_key

@@ -1,7 +1,7 @@
 """Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio, vLLM, keys, claude.
 
-Servers are asked only about themselves, on their usual ports of this machine. What costs money is named in the file,
-but not asked until you take the mark off."""
+Servers are asked only about themselves, on their usual ports of this machine, or where OLLAMA_HOST and
+CLAWGAUGE_LOCAL_SERVERS say. What costs money is named in the file, but not asked until you take the mark off."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from clawgauge.cli.files import write_output
 from clawgauge.cli.preflight import probe_all
 from clawgauge.cli.process import DONE, keep_secrets, run_async, tell
+from clawgauge.config.local_servers import local_servers
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable, place_of, read_trusted, write_trusted
 from clawgauge.errors import ConfigError
@@ -24,7 +25,6 @@ from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
 from clawgauge.words import list_names, plural
 
-_PORTS = {"llamacpp": 8080, "lmstudio": 1234, "vllm": 8000}
 _MAX_TARGETS = 8
 # A printable text in JSON is a string of TOML as well.
 _quoted = partial(json.dumps, ensure_ascii=False)
@@ -43,11 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    path, environ = Path(DEFAULT_NAME), dict(os.environ)
+    path = Path(DEFAULT_NAME)
+    environ = dict(os.environ)
     if path.exists() and not arguments.force:
         raise ConfigError(f"{path} is there already: edit it, or write it anew with --force")
-    addresses = {name: f"http://127.0.0.1:{port}/v1" for name, port in _PORTS.items()}
-    servers = {name: ProviderTable("openai_chat", address, local=True) for name, address in addresses.items()}
+    servers = {}
+    for name, address in local_servers(environ).items():
+        servers[name] = ProviderTable(type="openai_chat", base_url=address, local=True)
     settings = provider_settings(Configuration(providers=servers), environ, tell)
     redact = keep_secrets(find_secrets(settings, environ))
     # A key is found here, whether or not its vendor can be reached just now.

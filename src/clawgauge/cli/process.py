@@ -20,6 +20,8 @@ from clawgauge.errors import ClawgaugeError, DiskFailure, MachineError, RequestE
 from clawgauge.reports.clean import clean_lines, one_row
 
 DONE, GATE_FAILED, NOTHING_ANSWERED, UNREADABLE_LINES, INTERRUPTED = 0, 1, 3, 5, 130
+# A fault of this program (EX_SOFTWARE of sysexits.h). Python's own code for it, 1, means here that a gate failed.
+OWN_FAULT = 70
 _ESCAPED = "clawgauge.escaped"
 _masks: dict[str, list[Callable[[str], str]]] = {}
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -39,7 +41,7 @@ def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
     redact: Callable[[str], str] = Redactor(secrets) if secrets else mask_shapes
     withhold(secrets)
     # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
-    by_value = [SecretMask(secrets).mask] if secrets else []
+    by_value: list[Callable[[str], str]] = [SecretMask(secrets).mask] if secrets else []
     _masks.update(stdout=by_value, stderr=[*by_value, mask_shapes])
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -172,6 +174,17 @@ def machine_failure(fault: BaseException) -> ClawgaugeError | None:
     return MachineError(f"{told}: give it what it lacks, then try again.")
 
 
+def report_own_fault(fault: BaseException) -> int:
+    """Show where this program failed, with no key in it, and return the exit code that says so."""
+    hide_keys()
+    sys.excepthook(type(fault), fault, fault.__traceback__)
+    tell(
+        "clawgauge: this is a fault of clawgauge itself, no result and no failed gate; what was recorded stands. "
+        "Please report the lines above."
+    )
+    return OWN_FAULT
+
+
 class Interrupted(KeyboardInterrupt):
     """What a signal raises in plain code: of a plain `KeyboardInterrupt` that passes through code made from a string,
     as every dataclass is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT."""
@@ -241,9 +254,10 @@ class Interruption:
             # Not imported by a help text, and not here: a signal may come while it is being loaded.
             if end_children := getattr(sys.modules.get("clawgauge.child_processes"), "kill_all_groups", None):
                 end_children()
-            if os.isatty(2):
-                with suppress(OSError):
+            with suppress(OSError):
+                if os.isatty(2):
                     os.write(2, b"\x1b[?25h\n")
+                os.write(2, b"clawgauge: ended at once; what was on disk by then is kept\n")
             os._exit(INTERRUPTED)
         self.request()
 

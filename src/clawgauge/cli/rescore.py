@@ -25,7 +25,7 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import Event, Prompt, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.run_data import Run
-from clawgauge.runner.judging import Judge
+from clawgauge.runner.judging import CheckFailed, Judge, guard_check
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
 from clawgauge.world import can_run, engine
@@ -109,11 +109,18 @@ class Rescoring:
         if (why := next((why for why, holds in obstacles.items() if holds), None)) is not None:
             self.kept[why] += 1
             return result
+        try:
+            verdict = guard_check(self._judge.judge)(prompt, result.raw_output, native)
+        except CheckFailed:
+            self.kept["could not be judged, because the check failed"] += 1
+            return result
         self.n_judged += 1
         ran_in = engine() if needs_shell(prompt) else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
-        verdict = self._judge.judge(prompt, result.raw_output, native)
         anew = {**msgspec.structs.asdict(verdict), "judged_by": VALIDATORS_VERSION, "engine": ran_in}
+        if result.not_judged is not None:
+            # The error was that of the check.
+            anew |= {"not_judged": None, "error": None}
         anew |= {"tools_offered": bool(prompt.tools), "expected_tools": prompt.expected_tools}
         judged = msgspec.structs.replace(result, **anew)
         if _verdict(judged) != _verdict(result):

@@ -156,12 +156,12 @@ def _read_evidence(
             continue
         seen = found.setdefault(line.target, Evidence())
         seen.cost_usd += _paid(line.cost_usd)
-        seen.n_calls += bool(line.attempts)
+        seen.n_calls += line.was_asked
         if line.prompt in pool:
             seen.n_pool += 1
             if line.repeat == 0:
-                answered = line.availability_status == "ok"
-                seen.asked.append((line.prompt, line.tool_use_success if answered else None))
+                is_evidence = line.availability_status == "ok" and line.not_judged is None
+                seen.asked.append((line.prompt, line.tool_use_success if is_evidence else None))
     return found
 
 

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.cli import process
 from clawgauge.cli.estimate import expected_calls, plan_lines
-from clawgauge.cli.files import refill_command, render, tell_unreadable, write_summary
+from clawgauge.cli.files import render, tell_unreadable, write_summary
 from clawgauge.cli.preflight import look_ahead, refuse_wrong_names
 from clawgauge.cli.process import cancellable, interruption
 from clawgauge.cli.resume import Resumed, find_changes, open_work
@@ -30,11 +30,13 @@ from clawgauge.journal import encode_document, encode_line, iter_results, withho
 from clawgauge.journal.disk import way_out
 from clawgauge.journal.folder import RunFolder, missing_folders
 from clawgauge.plan import Plan
-from clawgauge.records import SCHEMA_VERSION, Event, ProviderProbe, RunConfig, RunOptions
+from clawgauge.providers.base import Provider, Sampling, make_call
+from clawgauge.records import SCHEMA_VERSION, Event, Prompt, ProviderProbe, RunConfig, RunOptions, Target
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.reports.summary import describe_ending
-from clawgauge.reports.words import word_failure
+from clawgauge.reports.words import word_failure, word_given_up
 from clawgauge.run_data import Row, Run
+from clawgauge.run_data.resume import resume_command
 from clawgauge.runner.agenda import cost_budget, make_agenda
 from clawgauge.runner.run import Work, run
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
@@ -62,17 +64,13 @@ async def run_session(
             plan, probes = await _go_on(plan, resumed, folder, tell)
         try:
             tally = _watch(plan, folder.path, quiet=shown["quiet"] or work is not None)
-            with tally:
-                try:
-                    if not folder.has("inventory.json"):
-                        told = [msgspec.structs.replace(one, detail=plan.redact(one.detail)) for one in probes.values()]
-                        looking = asyncio.to_thread(collect_inventory, told, environ=plan.environ)
-                        folder.write("inventory.json", await cancellable(looking))
-                    asking = plan.drive(plan, folder, tally) if plan.drive else run(plan, folder, tally, work=work)
-                    await cancellable(asking)
-                except asyncio.CancelledError:
-                    if not interruption.happened:
-                        raise
+            try:
+                with tally:
+                    await _ask(plan, folder, tally, probes, work)
+            finally:
+                if tally.n_given_up:
+                    resume = resume_command(folder.path, plan.config_file)
+                    process.tell(word_given_up(tally.n_given_up, resume))
             if resumed is None and work is None and not tally.n_answered:
                 try:
                     refuse_wrong_names(plan, plan.targets, tally.ended, probes)
@@ -86,18 +84,40 @@ async def run_session(
             raise MachineError(str(fault)) from fault
 
 
+async def _ask(
+    plan: Plan, folder: RunFolder, tally: Tally, probes: Mapping[str, ProviderProbe], work: Work | None
+) -> None:
+    """All that is to be asked; an interruption ends it early, and what was recorded stands."""
+    try:
+        if not folder.has("inventory.json"):
+            found = [msgspec.structs.replace(probe, detail=plan.redact(probe.detail)) for probe in probes.values()]
+            looking = asyncio.to_thread(collect_inventory, found, environ=plan.environ)
+            folder.write("inventory.json", await cancellable(looking))
+        asking = plan.drive(plan, folder, tally) if plan.drive else run(plan, folder, tally, work=work)
+        await cancellable(asking)
+    except asyncio.CancelledError:
+        if not interruption.happened:
+            raise
+
+
 def _watch(plan: Plan, path: Path, *, quiet: bool) -> Tally:
     if quiet:
         return Tally({target: Progress() for target in plan.targets})
     expected = expected_calls(plan).items()
     calls = {t: Progress(one.n, one.seconds / one.n if one.seconds and one.n else None) for t, one in expected}
+    context_suites = frozenset(prompt.suite for prompt in plan.prompts if prompt.in_context)
     # The figures are those of the whole run.
     for line in iter_results(path, Row) if plan.work.done else ():
-        if (row := calls.get(line.target)) is not None:
+        if line.was_asked and (row := calls.get(line.target)) is not None:
             row.n_before += 1
-            row.n_judged += line.objective_pass is not None
-            row.n_passed += line.objective_pass is True
-    shown: Any = {"interleaved": plan.settings.interleave or plan.drive is not None, "redact": plan.redact}
+            if line.suite not in context_suites:
+                row.n_judged += line.objective_pass is not None
+                row.n_passed += line.objective_pass is True
+    shown: Any = {
+        "interleaved": plan.settings.interleave or plan.drive is not None,
+        "context_suites": context_suites,
+        "redact": plan.redact,
+    }
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable
 
@@ -160,10 +180,12 @@ async def _go_on(plan: Plan, resumed: Resumed, folder: RunFolder, tell: Tell) ->
 def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_json: bool) -> int:
     summary = write_summary(folder, plan.config_file)
     if not quiet:
-        refill = refill_command(folder.path, plan.config_file)
         interrupted = interruption.happened
+        # After Ctrl-C the run goes on first, as said where calls were given up; errors come after.
+        goes_on = interrupted and any(group.attempted < group.n_scheduled for group in summary.models)
+        resume = resume_command(folder.path, plan.config_file, retry_errors=not goes_on)
         config = Run.open(folder.path).config
-        sections = describe_ending(summary, config, folder.path, refill, interrupted=interrupted, verbose=verbose)
+        sections = describe_ending(summary, config, folder.path, resume, interrupted=interrupted, verbose=verbose)
         sys.stderr.write(f"\n{render(sections, stream=sys.stderr)}\n")
         sys.stderr.flush()
     else:
@@ -184,12 +206,21 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_j
     # Every target has to pass often enough of what it was asked; one without a single verdict to give cannot fail.
     wanted, failed = plan.settings.fail_under or 0.0, False
     for group in summary.models if wanted else ():
-        rate, unasked = group.passes[0] / max(group.passes[1], 1), word_unasked(group.n_total, group.n_scheduled)
+        _, n_asked = group.passes
+        n_passed, n_held_to = group.passes_if_given_up
+        rate = n_passed / max(n_held_to, 1)
+        is_met = rate >= wanted
+        unasked = word_unasked(group.attempted, group.n_scheduled)
         # Who passes by a part of what was planned has not shown the rest: that is said, too.
-        if group.n_scheduled_judged and (rate < wanted or unasked):
-            failed, word = failed or rate < wanted, "failed" if rate < wanted else "passed"
-            line = f"{group.target.label} passed {rate:.1%} of the prompts it was asked, wanted {wanted:.1%}"
-            sys.stderr.write(f"gate {word}: {clean_cell(line + (unasked and f' ({unasked})'))}\n")
+        if group.n_scheduled_judged and (not is_met or unasked):
+            failed = failed or not is_met
+            prompts = "the prompts it was asked"
+            if n_held_to > n_asked:
+                prompts = f"{n_held_to} prompts, {n_held_to - n_asked} of them not asked"
+            line = f"{group.target.label} passed {rate:.1%} of {prompts}, wanted {wanted:.1%}"
+            if unasked:
+                line += f" ({unasked})"
+            sys.stderr.write(f"gate {'passed' if is_met else 'failed'}: {clean_cell(line)}\n")
     return process.GATE_FAILED if failed else process.DONE
 
 
@@ -202,24 +233,38 @@ def make_config(plan: Plan, run_id: str, created_at_ms: int | None = None) -> Ru
         mask = SecretMask(plan.secrets).mask
         described = {name: mask_strings(one, mask) for name, one in described.items()}
         words = [mask(word) for word in words]
-    # What each target is really sent, where a prompt does not say otherwise.
-    sampling: dict[str, dict[str, Any]] = {}
+    sampling = {target: _target_sampling(plan, target, provider) for target, provider in providers.items()}
+    prompt_sampling = {}
     for target, provider in providers.items():
-        temperature = settings.temperature if settings.temperature is not None else 0.0 if provider.local else None
-        sampling[target.label] = {
-            "temperature": temperature if "temperature" in provider.takes else None,
-            "max_tokens": settings.max_tokens or provider.default_max_tokens,
-            "seed": settings.seed if "seed" in provider.takes else None,
-        }
+        if other := _prompt_sampling(plan, target, provider, sampling[target]):
+            prompt_sampling[target.label] = other
     return RunConfig(
         schema_version=SCHEMA_VERSION, run_id=run_id, clawgauge_version=__version__,
         created_at_ms=created_at_ms or time.time_ns() // 1_000_000,
         models=list(dict.fromkeys(target.model for target in plan.targets)), targets=plan.targets,
         options=RunOptions(**{name: getattr(settings, name) for name in RunOptions.__struct_fields__}),
         suites=plan.suites, prompts=plan.prompts, prompts_sha256=prompts_sha256(plan.prompts),
-        providers=described, sampling=sampling,
+        providers=described, sampling={target.label: sent._asdict() for target, sent in sampling.items()},
+        prompt_sampling=prompt_sampling,
         prices={target.label: price for target, price in plan.prices.items()},
         versions={"clawgauge": __version__, "python": sys.version.split()[0], **package_versions(_VERSIONED)},
         argv=[mask_shapes(word) for word in words],
         jobs=dict(plan.jobs), capacity=plan.capacity, context=plan.context,
     )  # fmt: skip
+
+
+def _target_sampling(plan: Plan, target: Target, provider: Provider) -> Sampling:
+    """What a target is sent for a prompt that asks for nothing of its own; in a capacity run, for all of them."""
+    plain = Prompt(id="", name="", prompt="", validator={"type": "noop"})
+    max_tokens = None if plan.capacity is None else plan.capacity.output_tokens
+    return provider.sampling(make_call(provider, target, plan.settings, plain, max_tokens))
+
+
+def _prompt_sampling(plan: Plan, target: Target, provider: Provider, usual: Sampling) -> dict[str, dict[str, Any]]:
+    """By `SUITE/ID`, the prompts whose first call is sent otherwise than the target's usual one."""
+    differing = {}
+    for prompt in plan.prompts:
+        sent = provider.sampling(make_call(provider, target, plan.settings, prompt))
+        if sent != usual:
+            differing[f"{prompt.suite}/{prompt.id}"] = sent._asdict()
+    return differing

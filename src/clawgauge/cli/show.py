@@ -8,6 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import msgspec
+
 from clawgauge.cli.files import open_run, render, tell_unreadable
 from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError
@@ -43,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name one as {forms}")
     for _, result in run.results_at(fitting.offsets):
         if arguments.json:
-            print_json(result)
+            print_json(msgspec.structs.replace(result, asked=result.was_asked))
         else:
             sys.stdout.write(render_call(result, prompts.get(result.prompt)))
     return tell_unreadable(run.n_unreadable_lines)

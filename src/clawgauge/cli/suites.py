@@ -13,7 +13,8 @@ from pathlib import Path
 
 from clawgauge.cli.files import output_file
 from clawgauge.cli.process import DONE, keep_secrets, print_json, row_for
-from clawgauge.config.providers import find_secrets, secrets_of_settings
+from clawgauge.config.providers import find_secrets
+from clawgauge.environment import secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
 from clawgauge.reports.clean import clean_cell, clean_lines, one_line, one_row
 from clawgauge.secrets import looks_like_key
@@ -31,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("list", help="the built-in suites", allow_abbrev=False).add_argument
     add("--json", action="store_true", help="as JSON")
     add = actions.add_parser("show", help="the prompts of a suite", allow_abbrev=False).add_argument
-    add("name", metavar="NAME|FILE")
+    add("name", metavar="NAME|FILE", help="a built-in suite, or a suite file")
     add("--source", action="store_true", help="the file itself, to copy and edit")
     add("--json", action="store_true", help="as JSON, loaded and checked")
     add = actions.add_parser("check", help="say whether a suite file would be accepted").add_argument
-    add("file", metavar="FILE")
+    add("file", metavar="FILE", help="a suite file: TOML, JSON or YAML")
     add = actions.add_parser("from-openclaw", help="make one of your own history", allow_abbrev=False).add_argument
     add("-o", "--output", type=Path, metavar="FILE.toml", required=True, help="for your eyes alone (0600)")
     add("--state-dir", type=Path, metavar="DIR", help="default: OPENCLAW_STATE_DIR, else ~/.openclaw")

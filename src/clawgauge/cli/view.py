@@ -1,6 +1,7 @@
-"""Look at all runs in a browser: each run's answer and report, two beside each other, and a run as it goes on.
+"""Look at all runs in a browser: each run's answer and report, two beside each other, a run as it goes on.
 
-Prints the address on stdout and serves until interrupted, to this machine alone. It changes nothing."""
+Prints an address on stdout, and a new one after each use. Serves until interrupted, to this machine
+alone. It changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import webbrowser
 from pathlib import Path
 
 from clawgauge.cli.files import configured_runs_dir
-from clawgauge.cli.process import DONE, run_async
+from clawgauge.cli.process import DONE, run_async, tell
 from clawgauge.errors import ConfigError
 from clawgauge.view import serve
 
@@ -26,16 +27,42 @@ def execute(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.port <= 65_535:
         raise ConfigError(f"--port is {arguments.port}: it must be a number up to 65535")
     runs_dir = arguments.runs_dir or configured_runs_dir()
+    announcer = _Announcer(opens_browser=not arguments.no_open)
+    open_browser = None if arguments.no_open else _open_browser
+    try:
+        run_async(serve(runs_dir, arguments.port, announcer.announce, open_browser))
+    except OSError as fault:
+        problem = f"cannot serve on port {arguments.port} ({fault.strerror})"
+        raise ConfigError(f"{problem}; choose another --port") from None
+    return DONE
 
-    def ready(address: str) -> None:
+
+class _Announcer:
+    """Prints addresses: each on a line of stdout, what to do with it on stderr."""
+
+    def __init__(self, *, opens_browser: bool) -> None:
+        self._opens_browser = opens_browser
+        self._is_first = True
+
+    def announce(self, address: str) -> None:
+        if not self._is_first:
+            tell("To open the view in another browser, use this address, once, within 10 minutes:")
+        elif self._opens_browser:
+            tell(
+                "The view opens in your browser; Ctrl-C ends it. If it does not open, or for another "
+                "browser, use this address, once, within 10 minutes:"
+            )
+        else:
+            tell("Open this address in a browser, once, within 10 minutes; Ctrl-C ends the view:")
+        self._is_first = False
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        if not arguments.no_open:
-            # A browser may take its time to start, and must not keep the pages waiting.
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    try:
-        run_async(serve(runs_dir, arguments.port, ready))
-    except OSError as fault:
-        raise ConfigError(f"cannot serve on port {arguments.port} ({fault.strerror}); choose another --port") from None
-    return DONE
+
+def _open_browser(page: Path) -> None:
+    def work() -> None:
+        if not webbrowser.open(page.as_uri()):
+            tell("No browser could be started; open the address above yourself.")
+
+    # A browser may take its time to start, and must not keep the pages waiting.
+    threading.Thread(target=work, daemon=True).start()

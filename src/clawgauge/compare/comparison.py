@@ -13,7 +13,16 @@ from clawgauge.compare import findings, paired
 from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
 from clawgauge.compare.findings import METRICS, Comparison, Difference, PairComparison, Paired, PairedRate, PairedShift
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
-from clawgauge.compare.sides import Pair, RunSide, find_target, find_telling, label_prompt, pair_prompts, pair_targets
+from clawgauge.compare.sides import (
+    Pair,
+    RunSide,
+    find_target,
+    find_telling,
+    label_prompt,
+    pair_prompts,
+    pair_targets,
+    split_context,
+)
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.stats.paired import ALPHA
@@ -128,9 +137,10 @@ def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency:
         places = [place for place, found in enumerate(measured) if name in found]
         for place, rate in zip(places, paired.settle([measured[place][name] for place in places]), strict=True):
             rates[place][name] = rate
-    shifts = {"output_tokens": paired.settle([paired.measure_tokens(pair.shared) for pair in pairs])}
+    bare = [pair._replace(shared=split_context(a, b, pair)[0]) for pair in pairs]
+    shifts = {"output_tokens": paired.settle([paired.measure_tokens(pair.shared) for pair in bare])}
     for name, time, place in (("latency_ms", "e2e_ms", 0), ("ttft_ms", "ttft_ms", 1)) if with_latency else ():
-        shifts[name] = paired.settle([paired.measure_times(a, b, pair, attrgetter(time), place) for pair in pairs])
+        shifts[name] = paired.settle([paired.measure_times(a, b, pair, attrgetter(time), place) for pair in bare])
     return [
         _describe_pair(pair, *groups[place], rates[place], {name: found[place] for name, found in shifts.items()})
         for place, pair in enumerate(pairs)
@@ -152,7 +162,7 @@ def _describe_pair(
         latency_ms=times.get("latency_ms"), ttft_ms=times.get("ttft_ms"), output_tokens=shifts["output_tokens"],
         flips=paired.find_flips(pair.shared), unanswered=paired.find_unanswered(pair.shared),
         stopped=[
-            findings.StoppedSide(side=side, n_asked=group.n_total, n_not_needed=group.n_not_needed)
+            findings.StoppedSide(side=side, n_asked=group.attempted, n_not_needed=group.n_not_needed)
             for side, group in sides
             if group.stopped_early
         ],
@@ -167,12 +177,26 @@ def _figures(
     for name, metric in METRICS.items():
         if with_latency or not metric.is_timing:
             a, b = (metric.read(group) for _, group in sides)
-            beyond = [side for side, group in sides if name.removesuffix("_ms") in group.timed_ms.beyond]
-            figure = findings.Figure(name=name, a=a, b=b, beyond=beyond)
+            percentile = name.removesuffix("_ms")
+            beyond = [side for side, group in sides if percentile in group.timed_ms.beyond]
+            few = [side for side, group in sides if percentile in group.timed_ms.indicative]
+            reason = None
+            if metric.unit == "tps":
+                reason = _other_tps_rule(*(group for _, group in sides))
+            figure = findings.Figure(name=name, a=a, b=b, beyond=beyond, indicative=few, reason=reason)
             if (found := evidence.get(metric.evidence or "")) is not None:
                 figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
             figures.append(figure)
     return figures
+
+
+def _other_tps_rule(a: GroupSummary, b: GroupSummary) -> str | None:
+    """Why the tokens a second of two sides are not the same figure; None where they are, or one side has none."""
+    if a.tps_rule is None or b.tps_rule is None or a.tps_rule == b.tps_rule:
+        return None
+    older = "A" if a.tps_rule < b.tps_rule else "B"
+    rules = f"A's go by rule {a.tps_rule} and B's by rule {b.tps_rule}"
+    return f"tokens a second cannot be compared: {rules}; run {older} again with this version"
 
 
 def _measure_rates(

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from clawgauge.records import GroupSummary
+from clawgauge.verdict.jobs import rate_answers
 
 Scope: TypeAlias = Literal["verdicts", "latency", "note"]
 Verdict: TypeAlias = Literal["changed", "no_change_seen", "cannot_tell"]
@@ -29,7 +30,8 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
     """What was found over the prompts that both sides have: B − A, and how likely luck alone makes it.
 
     `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`, both corrected, and so do
-    `verdict` and `smallest_change`, the smallest change that would have been found in 80% of cases. `reason` says why
+    `verdict` and `smallest_change`, the smallest change that would have been found in 80% of cases. The verdict is
+    `no_change_seen` where the move is small and a change of 25 points (25%) would have been found. `reason` says why
     nothing can be told."""
 
     n_prompts: int
@@ -97,7 +99,9 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired test behind it, if
-    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given."""
+    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given. One of
+    the sides `indicative` rests on too few calls. `reason` says why the two values cannot be set against each other at
+    all."""
 
     name: str
     a: float | None
@@ -105,6 +109,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict = "cannot_tell"
     smallest_change: float | None = None
     beyond: list[Literal["a", "b"]] = []
+    reason: str | None = None
+    indicative: list[Literal["a", "b"]] = []
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,11 +209,25 @@ class Metric(NamedTuple):
         return self.unit in ("ms", "tps")
 
 
+def _pass_rate(group: GroupSummary) -> float | None:
+    passed, judged, _ = rate_answers(group)
+    return passed / judged if judged else None
+
+
+def _pass_rate_of_planned(group: GroupSummary) -> float | None:
+    """Of the bare prompts alone, where these were asked in the user's own context too."""
+    if not group.bare:
+        return group.pass_rate_scheduled
+    planned = sum(suite.n_scheduled_judged for suite in group.bare)
+    passed = sum(suite.n_passed for suite in group.bare)
+    return passed / planned if planned else None
+
+
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("objective_pass_rate", "rate", lambda g: g.objective_pass_rate, "objective_pass_rate"),
-        Metric("pass_rate_scheduled", "rate", lambda g: g.pass_rate_scheduled, "pass_rate_scheduled"),
+        Metric("objective_pass_rate", "rate", _pass_rate, "objective_pass_rate"),
+        Metric("pass_rate_scheduled", "rate", _pass_rate_of_planned, "pass_rate_scheduled"),
         Metric("success_rate_ok", "rate", lambda g: g.success_rate_ok),
         Metric("tool_use_rate", "rate", lambda g: g.tool_use.rate, "tool_use_rate"),
         Metric("tier", "tier", lambda g: g.tool_use.tier),

@@ -17,7 +17,7 @@ from clawgauge.compare.paired import MIN_RUNS, OUTCOMES, Sides
 from clawgauge.compare.sides import Pair, RunSide, SharedPrompt, find_telling
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
-from clawgauge.stats.paired import above_zero_p, holm
+from clawgauge.stats.paired import SMALLEST_P, above_zero_p, holm
 from clawgauge.stats.proportions import Z95
 from clawgauge.words import plural, word_p
 
@@ -67,7 +67,7 @@ class Rule(NamedTuple):
         error = self.direction * (middle - interval[0 if self.direction > 0 else 1]) / Z95
         chance = 0.5 * math.erfc(beyond / error / math.sqrt(2)) if error > 0 else float(beyond <= _TOLERANCE)
         # Prompts that all moved alike leave an interval of no width, which must not claim certainty.
-        return max(chance, 0.5**shift.n_prompts)
+        return max(chance, 0.5**shift.n_prompts, SMALLEST_P)
 
     @property
     def direction(self) -> int:
@@ -194,6 +194,8 @@ def _judge(
         lacking = [side for side, value in (("A", figure.a), ("B", figure.b)) if value is None]
         why = f"{lacking[0]} has no {name}" if lacking else f"no prompt has {name} on both sides"
         why = f"neither A nor B has {name}" if len(lacking) == 2 else why
+    elif figure.reason is not None:
+        why = figure.reason
     elif doubtful in figure.beyond:
         why = f"{name} of {doubtful.upper()} lies among its timeouts"
     elif crossed and rule.significant and p_holm is None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from clawgauge.compare.findings import Flip, PairComparison, PairedRate, PairedShift, Unanswered, Verdict
+from clawgauge.compare.findings import Flip, PairComparison, Paired, PairedRate, PairedShift, Unanswered, Verdict
 from clawgauge.compare.sides import Family, Pair, PromptTally, RunSide, SharedPrompt
 from clawgauge.records import PromptKey
 from clawgauge.stats import paired as stats
@@ -23,14 +23,20 @@ from clawgauge.words import cut_text, plural
 # A figure of A's and of B's, prompt by prompt.
 Sides: TypeAlias = Sequence[tuple[float, float]]
 MAX_ANSWER_CHARS, MAX_ANSWERS, MIN_RUNS = 4_000, 50, 3
+# In points of a rate, as a share of a time or of tokens: what is noticed in use, and the largest change that may go
+# unseen where "no change seen" is said.
+NOTICEABLE_CHANGE, SMALL_ENOUGH_TO_SEE = 0.10, 0.25
 _HINT = "ask both in one run (run --interleave), or make three runs a side and compare A1,A2,A3 B1,B2,B3 (run folders)"
 Outcome: TypeAlias = Callable[[PromptTally], Cluster]
 # What each rate counts. An empty answer is an answer, and no pass; of what was planned, so is no answer.
 OUTCOMES: Mapping[str, Outcome] = {
     "objective_pass_rate": lambda tally: Cluster(tally.n_passed, tally.n_judged),
-    "pass_rate_scheduled": lambda tally: Cluster(tally.n_passed, max(tally.n_planned, tally.n_recorded)),
+    "pass_rate_scheduled": lambda tally: Cluster(
+        tally.n_passed, max(tally.n_planned, tally.n_recorded) - tally.n_unjudged
+    ),
     **dict.fromkeys(("restraint", "tasks", "agreement"), lambda tally: Cluster(tally.n_passed, tally.n_answered)),
     "tool_use_rate": lambda tally: Cluster(tally.n_tool_successes, tally.n_answered),
+    "in_context": lambda tally: Cluster(tally.n_passed, tally.n_judged),
 }
 
 
@@ -191,16 +197,43 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
     found = [measure(stats.ALPHA) for measure in measurements]
     settled = []
     for one, measure, p_holm in zip(found, measurements, stats.holm([one.p for one in found]), strict=True):
-        # An interval at the level of this pair's own step leaves out 0 just where the corrected p is below 5%.
-        alpha = stats.ALPHA * one.p / p_holm if p_holm < 1 else stats.ALPHA / len(found)
-        strict = one if len(found) == 1 else measure(alpha)
-        verdict: Verdict = "changed" if p_holm < stats.ALPHA else "no_change_seen"
-        if one.reason is not None or one.difference is None:
-            verdict = "cannot_tell"
+        strict = one
+        if len(found) > 1:
+            strict = measure(stats.holm_level(one.p, p_holm, len(found)))
+        verdict, reason = _judge(one, p_holm, strict)
         told: dict[str, Any] = {"ratio_ci_holm": strict.ratio_ci95} if isinstance(strict, PairedShift) else {}
         told |= {"ci_holm": strict.ci95, "smallest_change": strict.smallest_change}
-        settled.append(msgspec.structs.replace(one, p_holm=p_holm, verdict=verdict, **told))
+        settled.append(msgspec.structs.replace(one, p_holm=p_holm, verdict=verdict, reason=reason, **told))
     return settled
+
+
+def _judge(measured: Paired, p_holm: float, strict: Paired) -> tuple[Verdict, str | None]:
+    """The verdict, and why where nothing can be told. A move that anybody would notice is never called no change, and
+    neither is what could not have been seen. `strict` is measured at the level that Holm's correction leaves."""
+    if measured.reason is not None or measured.difference is None:
+        return "cannot_tell", measured.reason
+    if p_holm < stats.ALPHA:
+        return "changed", None
+    moved = measured.difference
+    unit = " points"
+    if isinstance(measured, PairedShift):
+        moved = 0.0 if measured.ratio is None else measured.ratio - 1
+        unit = "%"
+    smallest = strict.smallest_change
+    if smallest is not None:
+        sees_enough = smallest <= SMALL_ENOUGH_TO_SEE
+    else:
+        # Ratios that are all the same have an interval without width; else no change at all could be found.
+        sees_enough = isinstance(strict, PairedShift) and strict.ratio_ci95 is not None
+    # 0.85 − 0.95 is not −0.1 in floats.
+    is_large = abs(moved) >= NOTICEABLE_CHANGE - 1e-9
+    if not is_large and sees_enough:
+        return "no_change_seen", None
+    reason = "so large a move may still be luck" if is_large else "this comparison is too small"
+    if smallest:
+        size = f"{math.ceil(smallest * 100)}{unit}"
+        reason += f": only a change of {size} or more is found in 4 of 5 cases here"
+    return "cannot_tell", reason
 
 
 def find_flips(prompts: Sequence[SharedPrompt]) -> list[Flip]:

@@ -26,7 +26,8 @@ from clawgauge.summary.figures import summarize_group
 class PromptTally:
     """All repeats of one prompt by one target. Times are of successful calls, the cold ones only counted.
 
-    `n_planned` are those that could not be done without. `first_at` tells where the first line with each verdict
+    `n_planned` are those that could not be done without. The check of `n_unjudged` broke: they have no part in
+    `n_answered`, nor in any rate. `first_at` tells where the first line with each verdict
     begins. `moments` has the warm times (e2e, first token) of calls that were made side by side with another target's,
     by what they have in common: run, stretch and repeat."""
 
@@ -34,6 +35,7 @@ class PromptTally:
     n_planned: int = 0
     n_recorded: int = 0
     n_answered: int = 0
+    n_unjudged: int = 0
     n_judged: int = 0
     n_passed: int = 0
     n_tool_successes: int = 0
@@ -56,11 +58,15 @@ class PromptTally:
         self.expects_tool = self.expects_tool or bool(row.expected_tools)
         if row.objective_pass is not None:
             self.first_at.setdefault(row.objective_pass, offset)
-        if row.availability_status == "ok":
+        if row.not_judged is not None:
+            self.n_unjudged += 1
+        elif row.availability_status == "ok":
             self.n_answered += 1
             self.n_tool_successes += row.tool_use_success
         if not row.succeeded:
-            self.failure_type = self.failure_type or row.failure_type or row.availability_status
+            # A cell that was never sent did not fail: it was not asked.
+            if row.was_asked:
+                self.failure_type = self.failure_type or row.failure_type or row.availability_status
             return
         if row.objective_pass is not None:
             self.n_judged += 1
@@ -77,7 +83,17 @@ class PromptTally:
             self.ttft_ms.append(row.ttft_ms)
 
     def take_in(self, other: PromptTally) -> None:
-        for count in ("n_planned", "n_recorded", "n_answered", "n_judged", "n_passed", "n_tool_successes", "n_cold"):
+        counts = (
+            "n_planned",
+            "n_recorded",
+            "n_answered",
+            "n_unjudged",
+            "n_judged",
+            "n_passed",
+            "n_tool_successes",
+            "n_cold",
+        )
+        for count in counts:
             setattr(self, count, getattr(self, count) + getattr(other, count))
         for mark in ("expects_tool", "failure_type", "violation"):
             setattr(self, mark, getattr(self, mark) or getattr(other, mark))
@@ -282,11 +298,25 @@ def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> 
     return Pair(target_a, target_b, shared, alone_a, [key for key in prompts_b if key not in taken])
 
 
+def split_context(a: RunSide, b: RunSide, pair: Pair) -> tuple[list[SharedPrompt], list[SharedPrompt]]:
+    """The shared prompts that were asked bare, and those inside the user's own context. The bare ones judge a model,
+    here as in every summary."""
+    config = b.config or a.config
+    in_context = {prompt.key for prompt in config.prompts if prompt.in_context} if config else set()
+    bare: list[SharedPrompt] = []
+    inside: list[SharedPrompt] = []
+    for shared in pair.shared:
+        key = shared.key_b if b.config else shared.key_a
+        (inside if key in in_context else bare).append(shared)
+    return bare, inside
+
+
 def find_telling(a: RunSide, b: RunSide, pair: Pair) -> tuple[dict[str, Sequence[SharedPrompt]], Family]:
     """Which of the shared prompts tell of each rate, and what says which prompts are variants of one."""
     config = b.config or a.config
     schedule = read_schedule(config)
-    keyed = [(shared, shared.key_b if b.config else shared.key_a) for shared in pair.shared]
+    bare, inside = split_context(a, b, pair)
+    keyed = [(shared, shared.key_b if b.config else shared.key_a) for shared in bare]
     both = {key for _, key in keyed}
     tools = {one.key for one in tier_prompts(p for p in config.prompts if p.key in both)} if config else set()
     tools = tools or {key for shared, key in keyed if shared.a.expects_tool or shared.b.expects_tool}
@@ -294,4 +324,4 @@ def find_telling(a: RunSide, b: RunSide, pair: Pair) -> tuple[dict[str, Sequence
     rates: dict[str, Set[PromptKey]] = {"pass_rate_scheduled": judged, "tool_use_rate": tools - schedule.apart}
     rates |= {"restraint": schedule.restraint, "tasks": schedule.tasks, "agreement": schedule.own_work}
     telling = {name: [shared for shared, key in keyed if key in keys] for name, keys in rates.items()}
-    return {"objective_pass_rate": pair.shared, **telling}, schedule.family
+    return {"objective_pass_rate": bare, **telling, "in_context": inside}, schedule.family

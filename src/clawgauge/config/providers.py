@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
-from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
-from clawgauge.child_processes import KEY_WORDS
+from clawgauge.config import local_servers
 from clawgauge.config.settings import Configuration, ProviderTable
+from clawgauge.environment import secrets_of_address, secrets_of_settings, secrets_of_variable
 from clawgauge.errors import ConfigError, TargetError
 from clawgauge.providers.base import BUILT_IN, ProviderSettings, is_vendor, provider_types, unknown_provider
 from clawgauge.records import THINKING_LEVELS, Target
-from clawgauge.secrets import is_bare_key, looks_like_key, looks_secret
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
 _VENDORS = {"anthropic_messages": "anthropic", "openai_chat": "openai", "openai_responses": "openai"}
 _PASSED_ON = ("extra_body", "command", "chat_template_file", "context", "keep_alive")
-_SECRET_NAME = re.compile(rf"(?:{'|'.join(KEY_WORDS)})S?(?=$|[_0-9])", re.IGNORECASE)
-# What such a variable names is not itself the secret.
-_PLACE_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|URI|HOST|NAME|ENV|TYPE|MODEL)$", re.IGNORECASE)
-_SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
-_MIN_VARIABLE_CHARS, _MIN_CHARS = 8, 6
+_MIN_CHARS = 6
 Tell: TypeAlias = Callable[[str], None]
 Environ: TypeAlias = Mapping[str, str]
 
@@ -67,8 +60,9 @@ def _settings(name: str, table: ProviderTable, known: list[str], environ: Enviro
     vendor = _VENDORS.get(kind, "")
     takes_key = bool(vendor) and (table.base_url is None or is_vendor(vendor, table.base_url))
     if kind == "openai_chat":
-        takes_key = name == kind and table.base_url is None and base_url is not None
-        takes_key = takes_key and bool(environ.get("OPENAI_API_KEY"))
+        has_own_address = name != kind or table.base_url is not None
+        is_in_environment = bool(environ.get("OPENAI_BASE_URL", "").strip()) and base_url is not None
+        takes_key = is_in_environment and not has_own_address and bool(environ.get("OPENAI_API_KEY"))
     key_env = table.api_key_env or (f"{vendor.upper()}_API_KEY" if takes_key else None)
     extra = {name: getattr(table, name) for name in _PASSED_ON} | {"local": bool(table.local)}
     key = environ.get(key_env, "").strip() or None if key_env else None
@@ -87,16 +81,28 @@ def _find_address(name: str, kind: str, table: ProviderTable, environ: Environ) 
         address = environ.get(f"{_VENDORS[kind].upper()}_BASE_URL", "").strip()
         if not address and kind == "openai_chat" and name != kind:
             raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
+        if not address and kind == "openai_chat" and environ.get(local_servers.VARIABLE, "").strip():
+            return _find_replaced_default(environ)
     if not address:
         return None, None
-    with suppress(ValueError):
-        parts = urlsplit(address)
-        if parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0:
-            return address, None
+    if local_servers.is_http_address(address):
+        return address, None
     why = f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1"
     if table.base_url:
         raise ConfigError(why)
     return None, why
+
+
+def _find_replaced_default(environ: Environ) -> tuple[str | None, str | None]:
+    """The address of `openai_chat` where the user has replaced the list of local servers, or why there is none."""
+    try:
+        servers = local_servers.local_servers(environ)
+    except ConfigError as fault:
+        return None, str(fault)
+    if "llamacpp" in servers:
+        return servers["llamacpp"], None
+    how = "set OPENAI_BASE_URL, or give it a base_url in clawgauge.toml"
+    return None, f"openai_chat has no address, because {local_servers.VARIABLE} names no llamacpp: {how}"
 
 
 def ollama_base_url(environ: Environ) -> str | None:
@@ -161,58 +167,14 @@ def find_secrets(settings: Mapping[str, ProviderSettings], environ: Environ) -> 
     """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in."""
     found: dict[str, str] = {}
     for name, value in environ.items():
-        if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and len(value) >= _MIN_VARIABLE_CHARS:
-            within: Iterable[str] = (value,)
-            # Of a JSON document (a service account's credentials) what is secret in it, not its common words.
-            if value.lstrip().startswith("{"):
-                with suppress(ValueError, RecursionError):
-                    within = list(secrets_of_settings(json.loads(value)))
-            found |= dict.fromkeys(within, name)
-        elif "://" in value or "@" in value:
-            # A proxy may be named without its scheme, and still with a password.
-            address = value if "://" in value else f"http://{value}"
-            found |= dict.fromkeys(_secrets_of_address(address), f"the address in {name}")
+        for secret in secrets_of_variable(name, value):
+            found[secret.value] = f"the address in {name}" if secret.in_address else name
     for provider, setting in settings.items():
         if given := {name: value for name, value in setting.extra.items() if value}:
             found |= dict.fromkeys(secrets_of_settings(given), f"a setting of {provider}")
         if setting.base_url:
-            found |= dict.fromkeys(_secrets_of_address(setting.base_url), f"the address of {provider}")
+            found |= dict.fromkeys(secrets_of_address(setting.base_url), f"the address of {provider}")
         if setting.api_key:
             found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
     # Numbers are never secrets: `MAX_TOKENS=100000` is no token.
     return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
-
-
-def secrets_of_settings(value: Any, name: str = "") -> Iterator[str]:
-    """The texts in a JSON-like value that are named like a secret or are a key by their shape."""
-    if isinstance(value, str):
-        if is_bare_key(value) or (_SECRET_NAME.search(name) and looks_secret(value)):
-            yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from secrets_of_settings(item, str(key))
-    elif isinstance(value, list):
-        for item in value:
-            yield from secrets_of_settings(item, name)
-
-
-def _secrets_of_address(address: str) -> Iterator[str]:
-    """Credentials in an address, as written, as decoded, and as a request's Basic header carries them."""
-    try:
-        parts = urlsplit(address)
-        user, password = parts.username or "", parts.password or ""
-    except ValueError:
-        return
-    if user or password:
-        decoded = f"{unquote(user)}:{unquote(password)}"
-        yield from (password, unquote(password), b64encode(decoded.encode("utf-8", "surrogateescape")).decode())
-        # A token may stand alone, or beside a word such as x-oauth-basic; a plain login name is no secret.
-        if not password or looks_secret(user):
-            yield from (user, unquote(user))
-    raw = dict(pair.partition("=")[::2] for pair in parts.query.split("&"))
-    for name, value in [*raw.items(), *parse_qsl(parts.query)]:
-        if _SECRET_PARAMETER.search(name) or looks_like_key(value):
-            yield value
-    for word in parts.path.split("/"):
-        if looks_like_key(unquote(word)):
-            yield from (word, unquote(word))

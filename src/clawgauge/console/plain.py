@@ -73,15 +73,18 @@ class Progress:
 @dataclass
 class Tally(Observer):
     """Counts what comes back and shows nothing. `reasons` has the words of the first error of each kind and target;
-    `ended` are the targets that have shown that they cannot answer."""
+    `ended` are the targets that have shown that they cannot answer. What the `context_suites` ask,
+    inside the user's own context, is no part of a model's pass rate."""
 
     rows: Mapping[Target, Progress]
     interleaved: bool = False
+    context_suites: frozenset[str] = frozenset()
     redact: Callable[[str], str] = str
     errors: Counter[tuple[Target, str]] = field(default_factory=Counter)
     reasons: dict[tuple[Target, str], str] = field(default_factory=dict)
     ended: dict[Target, CallFailure] = field(default_factory=dict)
     n_answered: int = 0
+    n_given_up: int = 0
 
     def target_started(self, target: Target, n_cells: int) -> None:
         row = self.rows[target]
@@ -89,10 +92,16 @@ class Tally(Observer):
 
     def recorded(self, target: Target, result: Result) -> None:
         row = self.rows[target]
+        if not result.was_asked:
+            # Recorded without having been asked: one call less to wait for, and no error of its own.
+            row.n_calls = max(row.n_done, row.n_calls - 1)
+            self.reasons.setdefault((target, str(result.failure_type)), result.error or "")
+            return
         row.n_done, row.newest_s = row.n_done + 1, time.monotonic()
         self.n_answered += result.availability_status == "ok"
-        row.n_judged += result.objective_pass is not None
-        row.n_passed += result.objective_pass is True
+        if result.suite not in self.context_suites:
+            row.n_judged += result.objective_pass is not None
+            row.n_passed += result.objective_pass is True
         if result.success:
             row.latencies_ms.append(result.e2e_ms)
         else:
@@ -106,6 +115,9 @@ class Tally(Observer):
         self.ended[target] = failure
         # Masked before anybody cuts it.
         self.reasons[target, failure.failure_type] = self.redact(failure.message)
+
+    def calls_given_up(self, n_calls: int) -> None:
+        self.n_given_up += n_calls
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         self.rows[target].n_calls = self.rows[target].n_done
@@ -158,8 +170,10 @@ class PlainLines(Tally):
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         super().target_skipped(target, failure, n_cells)
-        why, n_others = f"{failure.failure_type}: {self.redact(failure.message)}", self.rows[target].n_left - 1
-        rest = f": its other {'prompts are' if n_others > 1 else 'prompt is'} not asked" if n_others > 0 else ""
+        why = f"{failure.failure_type}: {self.redact(failure.message)}"
+        rest = ""
+        if n_cells:
+            rest = f": its other {'prompts are' if n_cells > 1 else 'prompt is'} not asked"
         _line(f"  {target.label} cannot answer ({why}){rest}")
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:

@@ -64,6 +64,9 @@ def _make_columns() -> tuple[Column, ...]:
             continue
         if name == "attempts":
             columns.append(Column("n_attempts", "integer", lambda r: len(r.attempts)))
+        if name == "asked":
+            columns.append(Column(name, kind, attrgetter("was_asked")))
+            continue
         columns.append(Column(name, kind, partial(_read_json, name) if kind == "json" else attrgetter(name)))
     return tuple(columns)
 

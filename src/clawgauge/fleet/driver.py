@@ -22,20 +22,23 @@ from msgspec.structs import replace as change
 from clawgauge.config.providers import Tell
 from clawgauge.config.settings import Configuration
 from clawgauge.errors import CallFailure, ConfigError, TargetError
-from clawgauge.fleet import wire
+from clawgauge.fleet import limits, wire
 from clawgauge.fleet.wire import Member, NodeLost, Order, Talk, talking
 from clawgauge.journal import cell_key, encode_line, iter_results, resource_tag
 from clawgauge.journal.disk import INVENTORY
 from clawgauge.journal.folder import RunFolder
+from clawgauge.json_limits import find_excess
 from clawgauge.plan import Plan
 from clawgauge.prices import host_of
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import BUILT_IN, Call, Provider, ProviderSettings, Sampling, Sink, create_provider
 from clawgauge.proxies import is_loopback
 from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
+from clawgauge.records.result import as_count
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
 from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, answered_result
 from clawgauge.runner.target import Observer
+from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion
 
 # Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
@@ -43,7 +46,7 @@ _SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oSe
 _LEAVE_S = 10.0  # after Ctrl-C: what is recorded there by then comes along
 _EVENTS = ("target_started", "target_finished", "warm_up", "retry", "skip", "decided", "undecided", "budget_spent")
 _SENT = ("schema_version", "run_id", "created_at_ms", "clawgauge_version", "prompts_sha256")
-_EVENT_BYTES, FAR_MS = 1024, 1 << 53  # what a node may tell of each cell and retry; no time is beyond the second
+_EVENT_BYTES = 1024  # what a node may tell of each cell and retry
 
 
 class Elsewhere(Provider):
@@ -54,9 +57,16 @@ class Elsewhere(Provider):
         self._member, self._facts = member, facts
         for name in facts.__struct_fields__[3:]:
             setattr(self, name, getattr(facts, name))
+        self._twin = _make_twin(facts, settings)
+        if self._twin is not None:
+            self.fixed_max_tokens = self._twin.fixed_max_tokens
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         raise CallFailure("error", "exception", f"{self.name} is asked on its node")
+
+    def sampling(self, call: Call) -> Sampling:
+        """What the node will send: the same version is there, and decides as it would here."""
+        return super().sampling(call) if self._twin is None else self._twin.sampling(call)
 
     async def probe(self) -> ProviderProbe:
         return change(self._facts.probe, provider=self.name)
@@ -80,6 +90,17 @@ class Elsewhere(Provider):
             url = re.sub(r"//([^/?#]*@)?(\[.*?\]|[^:/?#]*)", lambda _: there, url, count=1)
             told["base_url"] = None if is_loopback(host_of(url)) else url
         return told
+
+
+def _make_twin(facts: wire.Facts, settings: ProviderSettings) -> Provider | None:
+    """A provider of the same built-in type with the same `extra_body`, which is asked nothing but what it would send;
+    None for a type that is not known here."""
+    kind = str(facts.described.get("type"))
+    if kind not in BUILT_IN:
+        return None
+    extra_body = facts.described.get("extra_body")
+    extra = {"extra_body": extra_body} if isinstance(extra_body, dict) else {}
+    return create_provider(ProviderSettings(settings.name, kind, "http://localhost", extra=extra))
 
 
 def find_members(configuration: Configuration, names: Sequence[str]) -> list[Member]:
@@ -219,6 +240,9 @@ class Part:
         self._told = {encode_line(change(event, at_ms=0)) for event in before}
         n_cells = len(self.own) * len(plan.prompts) * plan.settings.repeats
         self._event_bytes_left = _EVENT_BYTES * (n_cells + 16) * (plan.settings.max_retries + 2)
+        self._n_cells = n_cells
+        self._n_records = 0
+        self._files_taken: set[str] = set()
         self._files = {INVENTORY: f"inventory_{member.name}.json"}
         for moment in ("before", "after"):
             there = {one: change(one, provider=f"{prefix}{one.provider}") for one in self.own}
@@ -235,7 +259,7 @@ class Part:
                 note(self._folder, "node_joined", node=member.name, **hello)
                 for target, agenda in self._agendas.items():
                     self._observer.target_started(target, agenda.n_open)
-                talk.until_s = float("inf")
+                talk.begin_work(self.max_bytes(), self.max_idle_s(options))
                 talk.say(Order(work=self.work(options)))
                 try:
                     await self.take(talk)
@@ -250,6 +274,18 @@ class Part:
             note(self._folder, "node_lost", node=member.name, why=why)
             self._tell(f"{why}; {self.lost}")
             await self._give_up(CallFailure("skipped_unavailable", "node_lost", why))
+
+    def max_bytes(self) -> int:
+        """What may come of the work, beside what every node may say."""
+        return limits.bytes_of_cells(self._n_cells) + self._event_bytes_left
+
+    def max_idle_s(self, options: RunOptions) -> float:
+        """How long the node may take for anything of its work: a task's turns are one record."""
+        n_turns = 1
+        for prompt in self._plan.asked:
+            if prompt.world is not None:
+                n_turns = max(n_turns, prompt.max_turns or DEFAULT_MAX_TURNS)
+        return limits.idle_s(options.timeout_s, n_turns, options.max_wait_s)
 
     def work(self, options: RunOptions) -> wire.Work:
         plan, work, config = self._plan, self._plan.work, Run.open(self._folder.path).config
@@ -270,23 +306,37 @@ class Part:
     async def take(self, talk: Talk) -> None:
         """Record what the node sends until it says that this was all; then it need keep it no longer."""
         while not (item := await talk.hear()).end:
-            await self.keep(item)
+            if await self.keep(item):
+                talk.note_progress()
         await self.flush()
         # A cell that counts as lost may be answered there: that is fetched once the cell is open again.
         rows = iter_results(self._folder.path, CellRow) if self._plan.work.stretch else ()
         lost = {row.provider for row in rows if row.failure_type == "node_lost"}
         talk.say(Order(kept=not any(target.provider in lost for target in self._agendas)))
 
-    async def keep(self, item: wire.Item) -> None:
+    async def keep(self, item: wire.Item) -> bool:
+        """Record what may be recorded. Whether it was anything new."""
         if item.result is not None:
+            self.count_record()
             result = self.check(item.result)
-            if (key := cell_key(result)) not in self._recorded:
-                self._recorded.add(key)
-                await self.record(result)
-        elif item.event is not None and item.event.event != "stretch_started":
-            self._keep_event(item.event)
-        elif item.file is not None:
+            key = cell_key(result)
+            if key in self._recorded:
+                return False
+            self._recorded.add(key)
+            await self.record(result)
+            return True
+        if item.event is not None and item.event.event != "stretch_started":
+            return self._keep_event(item.event)
+        if item.file is not None:
             self._write(*item.file)
+            return True
+        return False
+
+    def count_record(self) -> None:
+        self._n_records += 1
+        most = limits.records_of_cells(self._n_cells)
+        if self._n_records > most:
+            self.refuse(f"more than the {most:,} records its work can have")
 
     def refuse(self, what: str) -> NoReturn:
         raise NodeLost(f"node {self._member.name} sent {what}: nothing more is taken from it")
@@ -301,9 +351,17 @@ class Part:
         shift_ms = round(self._member.offset_ms)
         # Labels on our wall clock; durations are as they were measured there.
         began_ms, over_ms = result.started_at_ms - shift_ms, result.ended_at_ms - shift_ms
-        if abs(began_ms) + abs(over_ms) > FAR_MS:
+        if abs(began_ms) + abs(over_ms) > limits.MAX_COUNT:
             self.refuse("a time that cannot be")
-        words = [result.error, result.failure_type, result.model_reported, result.finish_reason, *result.warnings]
+        words = [
+            result.error,
+            result.failure_type,
+            result.model_reported,
+            result.finish_reason,
+            result.tools_unseen,
+            result.not_judged,
+            *result.warnings,
+        ]
         texts = [result.raw_output, result.reasoning_text, result.violation]
         n_words, n_texts = (len("".join(filter(None, some))) for some in (words, texts))
         if n_words > 2 * STRING_CAP_BYTES or n_texts > 3 * RAW_OUTPUT_CAP_BYTES:
@@ -321,31 +379,52 @@ class Part:
     async def flush(self) -> None:
         """Until all that was taken is on disk."""
 
-    def _keep_event(self, event: Event) -> None:
+    def _keep_event(self, event: Event) -> bool:
+        """Whether it is one that was not told before."""
         target = next((own for plain, own in self.own.items() if plain.label == event.target), None)
         if event.event != "stretch_ended" and (event.event not in _EVENTS or target is None):
             self.refuse("an event that is not of its targets")
         name = "node_left" if target is None else event.event
         detail = {**event.detail, "node": self._member.name, "node_at_ms": event.at_ms}
         kept = Event(event=name, at_ms=0, target=target.label if target else None, detail=detail)
-        if (line := encode_line(kept)) not in self._told:
-            self._told.add(line)
-            self._event_bytes_left -= len(line)
-            if self._event_bytes_left < 0 or abs(event.at_ms) > FAR_MS:
-                self.refuse("more events than its work can have, or one of a time that cannot be")
-            self._folder.event(change(kept, at_ms=event.at_ms - round(self._member.offset_ms)))
-            if target is not None and name == "target_finished":
-                self._observer.target_finished(target)
-            elif target is not None and "not_asked" in event.detail:
-                with suppress(KeyError, TypeError, ValueError):  # what a node says of itself may be anything
-                    self._observer.stopped(target, name, event.detail)
+        line = encode_line(kept)
+        if line in self._told:
+            return False
+        self._told.add(line)
+        self._event_bytes_left -= len(line)
+        if self._event_bytes_left < 0 or abs(event.at_ms) > limits.MAX_COUNT:
+            self.refuse("more events than its work can have, or one of a time that cannot be")
+        self._folder.event(change(kept, at_ms=event.at_ms - round(self._member.offset_ms)))
+        if name == "node_left":
+            self._report_given_up(event.detail)
+        elif target is not None and name == "target_finished":
+            self._observer.target_finished(target)
+        elif target is not None and "not_asked" in event.detail:
+            with suppress(KeyError, TypeError, ValueError):  # what a node says of itself may be anything
+                self._observer.stopped(target, name, event.detail)
+        return True
+
+    def _report_given_up(self, detail: Mapping[str, Any]) -> None:
+        """The calls that a node gave up when it ended; of an earlier stretch they were reported then."""
+        n_calls = as_count(detail.get("given_up"), below=self._n_cells + 1)
+        if n_calls and detail.get("stretch") == self._plan.work.stretch:
+            self._observer.calls_given_up(n_calls)
 
     def _write(self, name: str, text: str) -> None:
-        try:
-            document = msgspec.json.decode(text, type=Inventory) if name == INVENTORY else text
-            self._folder.write(self._files[name], document)
-        except (KeyError, msgspec.DecodeError, RecursionError):
+        if name not in self._files:
             self.refuse("a file that is not of its work")
+        if name in self._files_taken:
+            self.refuse("a file of its work for the second time")
+        self._files_taken.add(name)
+        document: Inventory | str = text
+        if name == INVENTORY:
+            if find_excess(text.encode("utf-8", "replace"), limits.DOCUMENT) is not None:
+                self.refuse("an inventory with more in it than any machine has")
+            try:
+                document = msgspec.json.decode(text, type=Inventory)
+            except (msgspec.DecodeError, RecursionError):
+                self.refuse("an inventory that cannot be read")
+        self._folder.write(self._files[name], document)
 
     async def _give_up(self, failure: CallFailure) -> None:
         await self.flush()

@@ -14,8 +14,8 @@ from msgspec.structs import replace as change
 
 from clawgauge.capacity.load import Go, Heard, Late, Left, Records
 from clawgauge.capacity.measure import Done, TargetLoad, Told, search
-from clawgauge.fleet import wire
-from clawgauge.fleet.driver import FAR_MS, Part, note
+from clawgauge.fleet import limits, wire
+from clawgauge.fleet.driver import Part, note
 from clawgauge.fleet.wire import Item, Member, Order, Talk
 from clawgauge.journal import CellKey
 from clawgauge.journal.folder import RunFolder
@@ -25,6 +25,7 @@ from clawgauge.stats.load import sample_of
 from clawgauge.timeline import TOKEN_COUNTS
 
 _CALLS_PER_S, _AT_FIRST = 10_000, 100_000  # whoever tells of more makes them up: no machine is so quick
+_BYTES_PER_S = 20 << 20  # of records: some hundred a second, of long answers
 
 
 async def load_together(
@@ -64,11 +65,26 @@ class Share(Part):
         super().__init__(member, *run, shared=True)
         self.name, self._fleet, self._place, self._records = member.name, fleet, place, Records(self._folder)
         self._talk: Talk | None = None
+        self._n_marks_open = 0
         self.begun, self.late, self._n_taken, self._recorded = asyncio.Event(), asyncio.Queue[Late](), 0, fleet.recorded
 
     def say(self, order: Order) -> None:
         if self._talk is not None:
+            self._n_marks_open += order.mark
             self._talk.say(order)
+
+    def max_bytes(self) -> int:
+        capacity = self._plan.capacity
+        return round(_BYTES_PER_S * capacity.max_time_s) if capacity is not None else 0
+
+    def max_idle_s(self, options: RunOptions) -> float:
+        """A load has calls under way for as long as it may take, or is told to wait."""
+        capacity = self._plan.capacity
+        load_s = capacity.max_time_s if capacity is not None else 0.0
+        return limits.idle_s(options.timeout_s + load_s, 1, options.max_wait_s)
+
+    def count_record(self) -> None:
+        """By the time there was to make calls: see `check`."""
 
     def work(self, options: RunOptions) -> wire.Work:
         began_ns = time.time_ns() - (perf_counter_ns() - self._fleet.origin_ns) + round(self._member.offset_ms * 1e6)
@@ -79,13 +95,18 @@ class Share(Part):
         self.begun.set()
         await super().take(talk)
 
-    async def keep(self, item: Item) -> None:
-        if item.late is not None and self.late.empty():
-            self.late.put_nowait(item.late)
-        elif item.left is not None:
+    async def keep(self, item: Item) -> bool:
+        """While an answer is waited for, nothing but that is progress."""
+        if item.late is not None:
+            self._n_marks_open -= 1
+            if self.late.empty():
+                self.late.put_nowait(item.late)
+            return True
+        if item.left is not None:
             self._fleet.left(item.left)
-        else:
-            await super().keep(item)
+            return False
+        is_new = await super().keep(item)
+        return is_new and self._n_marks_open == 0
 
     def check(self, result: Result, **ours: Any) -> Result:
         load, times, self._n_taken = result.load, result.timings_us, self._n_taken + 1
@@ -94,10 +115,17 @@ class Share(Part):
         is_own = 0 <= result.stretch < now or (result.stretch == now and result.repeat % n_shares == self._place)
         if load is None or result.suite != CAPACITY or not is_own or len(result.prompt_id) > 100:
             self.refuse("a record of what is not its to ask")
-        told = [load.due_us, load.queued_us, times.e2e, times.ttft, *load.gaps_us, *(result.server_us or {}).values()]
-        told += [getattr(result, name) for name in TOKEN_COUNTS]
+        figures: list[float | None] = [
+            load.due_us,
+            load.queued_us,
+            times.e2e,
+            times.ttft,
+            *load.gaps_us,
+            *(result.server_us or {}).values(),
+        ]
+        figures += [load.first_share, *(getattr(result, name) for name in TOKEN_COUNTS)]
         may_be = _AT_FIRST + _CALLS_PER_S * (perf_counter_ns() - self._fleet.origin_ns) / 1e9
-        if self._n_taken > may_be or any(abs(one or 0) > FAR_MS for one in told):
+        if self._n_taken > may_be or any(abs(figure or 0) > limits.MAX_COUNT for figure in figures):
             self.refuse("more records than calls can be made, or a figure that cannot be")
         return super().check(result, prompt_name=result.prompt_id, expected_tools=[])
 

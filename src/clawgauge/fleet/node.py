@@ -29,7 +29,7 @@ from clawgauge.checks import needs_shell
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import Settings, check_options, read_configuration, state_folder
 from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
-from clawgauge.fleet import wire
+from clawgauge.fleet import limits, wire
 from clawgauge.fleet.wire import Facts, Item, Order
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import cell_key, encode_document, encode_line, is_run_folder, iter_results, withhold
@@ -124,7 +124,7 @@ class Node:
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with suppress(TimeoutError, OSError, ValueError, RecursionError):
             while True:
-                async with asyncio.timeout(wire.SILENCE_S):
+                async with asyncio.timeout(limits.SILENCE_S):
                     line = await reader.readline()
                 order = msgspec.json.decode(line, type=Order)
                 if order.ping is not None:

@@ -15,7 +15,7 @@ import msgspec
 
 from clawgauge.child_processes import isolated_module
 from clawgauge.config.settings import NodeTable
-from clawgauge.fleet.wire import Member, NodeLost, keyless_environment
+from clawgauge.fleet.wire import Member, NodeLost, bridge_environment
 from clawgauge.journal.disk import write_all
 
 _LIST_S = 90.0
@@ -28,7 +28,7 @@ def find_machines(name: str, table: NodeTable) -> list[Member]:
     machines: list[tuple[str, str, str, dict[str, str]]] = []
     try:
         how: Any = {"capture_output": True, "timeout": _LIST_S, "stdin": subprocess.DEVNULL}
-        done = subprocess.run(bridge, check=False, env=keyless_environment(ray=True), **how)
+        done = subprocess.run(bridge, check=False, env=bridge_environment(), **how)
         words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no machine"])[-1]
         words = "RAY_AUTH_TOKEN is missing or wrong" if b"InvalidAuthToken" in done.stderr else words
         machines = msgspec.json.decode(done.stdout, type=list[tuple[str, str, str, dict[str, str]]])

@@ -19,22 +19,21 @@ import msgspec
 
 from clawgauge import __version__
 from clawgauge.capacity.load import Go, Late
-from clawgauge.child_processes import may_be_key
 from clawgauge.child_processes.child import Child, ChildCommand, running
 from clawgauge.config.providers import Tell
+from clawgauge.environment import ssh_environment, without_secrets
 from clawgauge.errors import CallFailure, RequestError
+from clawgauge.fleet import limits
 from clawgauge.journal import CellKey, encode_line
-from clawgauge.journal.disk import LINE_CAP_BYTES
 from clawgauge.plan import Evidence
 from clawgauge.records import Event, PromptKey, ProviderProbe, Result, RunConfig, Target
 
-ITEM_CAP_BYTES = LINE_CAP_BYTES + 4096  # a record's own cap, and what is put around it
 ORDER_CAP_BYTES = 512 << 20
 BEAT_S = 5.0
-SILENCE_S = 60.0  # who hears nothing for so long takes the other for gone
-READY_S, LEAVE_S = 180.0, 60.0  # so long a node may talk before its work, and so long once its load is to end
-# What a node may say beside records and files: at once, in words for a screen, and how often.
-_N_PINGS, _FAREWELL_S, _SAYING_BYTES, _WORDS_CHARS, _MAX_SAID = 20, 5.0, 1 << 20, 500, 1_000
+_N_PINGS = 20
+_FAREWELL_S = 5.0
+_WORDS_CHARS = 500  # of what a node says, on a screen
+_YEAR_NS = 366 * 86_400 * 10**9
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +102,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     late: Late | None = None
 
 
+_ITEM_FIELDS = msgspec.structs.fields(Item)
+
+
 class NodeLost(RequestError):
     """A node cannot be reached, left without its farewell, or said what none may. Before a run: nothing was sent."""
 
@@ -132,10 +134,16 @@ class Talk:
     """One conversation with a node, through the streams of a program that reaches it. It ends at `until_s`."""
 
     def __init__(self, member: Member, tell: Tell, child: Child) -> None:
-        self._member, self._tell, self._child = member, tell, child
+        self._member = member
+        self._tell = tell
+        self._child = child
         self._clock = asyncio.get_running_loop().time
-        self.until_s, self._late = self._clock() + READY_S, f"it was not ready in {READY_S:g} s"
-        self._n_said, member.hello = 0, None
+        self._bounds = limits.Bounds()
+        self.until_s = self._clock() + limits.READY_S
+        self._late = f"it was not ready in {limits.READY_S:g} s"
+        self._max_idle_s = math.inf
+        self._idle_until_s = math.inf
+        member.hello = None
 
     def lose(self, why: str) -> NoReturn:
         raise NodeLost(f"node {self._member.name}: {why}") from None
@@ -143,8 +151,26 @@ class Talk:
     def say(self, order: Order) -> None:
         """Never waits; what cannot be sent any more is lost with the node."""
         self._child.send(encode_line(order), last=False)
+        if order.ping is not None:
+            self._bounds.ask("pong")
+        if order.look:
+            self._bounds.ask("seen")
+        if order.mark:
+            self._bounds.ask("late")
         if order == Order():
-            self.until_s, self._late = self._clock() + LEAVE_S, f"it did not end its load in {LEAVE_S:g} s"
+            self.until_s = self._clock() + limits.LEAVE_S
+            self._late = f"it did not end its load in {limits.LEAVE_S:g} s"
+
+    def begin_work(self, max_bytes: int, max_idle_s: float) -> None:
+        """From now on the node may send so much more, and has to get on with its work."""
+        self.until_s = math.inf
+        self._bounds.allow(max_bytes)
+        self._max_idle_s = max_idle_s
+        self.note_progress()
+
+    def note_progress(self) -> None:
+        """The node sent something that its work needs."""
+        self._idle_until_s = self._clock() + self._max_idle_s
 
     async def beat(self) -> None:
         while True:
@@ -152,36 +178,72 @@ class Talk:
             self.say(Order(ping=0))
 
     async def hear(self) -> Item:
-        """The next thing of any weight. Raises `NodeLost` where none comes, or none that can be read."""
+        """The next thing of any weight. Raises `NodeLost` where none comes, or none that can be read or may be sent."""
         while True:
-            try:
-                async with asyncio.timeout_at(min(self.until_s, self._clock() + SILENCE_S)):
-                    stamped = await self._child.next_line()
-                if stamped is None:
-                    await self._child.wait_exit(_FAREWELL_S)
-                    words = self._child.stderr_tail.strip().splitlines() or ["without a word"]
-                    self.lose(f"the connection ended ({words[-1].strip()})")
-                item = msgspec.json.decode(stamped[1], type=Item)
-                msgspec.msgpack.encode(item)  # which no number of over 64 bits survives
-            except TimeoutError:
-                late = self._clock() >= self.until_s
-                self.lose(self._late if late else f"not a word from it for {SILENCE_S:g} s")
-            except CallFailure as too_large:
-                self.lose(too_large.message)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as fault:
-                if self._member.hello is None:  # a login shell may have something to say first
-                    continue
-                self.lose(f"it sent what cannot be read ({fault})")
+            line = await self._next_line()
+            item = self._read(line)
+            if item is None:
+                continue
             if item.refused is not None:
                 self.lose(item.refused[:_WORDS_CHARS])
-            self._n_said += item.said is not None
-            is_long = len(stamped[1]) > _SAYING_BYTES and not (item.result or item.file)
-            if is_long or self._n_said > _MAX_SAID:
-                self.lose("it said more than there is to say")
             if item.said is not None:
                 self._tell(f"{self._member.name}: {item.said[:_WORDS_CHARS]}")
             elif item.pong is None or item.pong[0]:
                 return item
+
+    async def _next_line(self) -> bytes:
+        ends_at_s = min(self.until_s, self._idle_until_s, self._clock() + limits.SILENCE_S)
+        try:
+            async with asyncio.timeout_at(ends_at_s):
+                stamped = await self._child.next_line()
+        except TimeoutError:
+            self._lose_late()
+        except CallFailure as too_large:
+            self.lose(too_large.message)
+        # Whoever always has a line ready lets nobody see that its time is over.
+        if self._clock() >= min(self.until_s, self._idle_until_s):
+            self._lose_late()
+        if stamped is None:
+            await self._child.wait_exit(_FAREWELL_S)
+            words = self._child.stderr_tail.strip().splitlines() or ["without a word"]
+            self.lose(f"the connection ended ({words[-1].strip()})")
+        return stamped[1]
+
+    def _lose_late(self) -> NoReturn:
+        now_s = self._clock()
+        if now_s >= self.until_s:
+            self.lose(self._late)
+        if now_s >= self._idle_until_s:
+            self.lose(f"it answers, but nothing came of its work for {self._max_idle_s:g} s")
+        self.lose(f"not a word from it for {limits.SILENCE_S:g} s")
+
+    def _read(self, line: bytes) -> Item | None:
+        """What a line says, within what a node may say; None where it is nothing yet."""
+        broken = self._bounds.measure(line)
+        item = None
+        if broken is None:
+            try:
+                item = msgspec.json.decode(line, type=Item)
+                msgspec.msgpack.encode(item)  # which no number of over 64 bits survives
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as fault:
+                item = None
+                broken = f"it sent what cannot be read ({fault})"
+        if item is not None:
+            kinds = [field.name for field in _ITEM_FIELDS if getattr(item, field.name) != field.default]
+            broken = self._bounds.count(kinds, line)
+        # A line is no shorter than the texts in it: most need no second look.
+        most = limits.MAX_TEXT_CHARS
+        is_long = broken is None and item is not None and len(line) > most
+        if is_long and item is not None and limits.has_long_text([item.result, item.seen]):
+            broken = f"it sent a text of more than {most:,} characters in one message ({kinds[0]})"
+        if broken is None:
+            implausible = limits.find_implausible([item.result, item.seen, item.late, item.left] if item else None)
+            broken = None if implausible is None else f"it sent a figure that cannot be ({implausible})"
+        if broken is None:
+            return item
+        if self._member.hello is None and (item is None or item.hello is None):
+            return None  # a login shell may have something to say first
+        self.lose(broken)
 
     async def greet(self) -> None:
         version, python, host, nice = (await self.hear()).hello or ("no version", "", "", 0)
@@ -198,24 +260,24 @@ class Talk:
             while (pong := (await self.hear()).pong) is None or pong[0] != n:
                 pass
             round_ns = time.perf_counter_ns() - sent_ns
-            if abs(pong[1] - sent_wall_ns) > 366 * 86_400 * 10**9:
+            if abs(pong[1] - sent_wall_ns) > _YEAR_NS:
                 self.lose("its clock is off by more than a year: set it")
             found.append((round_ns / 2e6, (pong[1] - sent_wall_ns - round_ns / 2) / 1e6))
         self._member.error_ms, self._member.offset_ms = min(found)
 
 
-def keyless_environment(*, ray: bool) -> dict[str, str]:
-    """ssh passes on what it is told to: no key is there to be passed on. Ray's own is Ray's."""
-    environ = os.environ.items()
-    return {name: value for name, value in environ if not may_be_key(name) or (ray and name.startswith("RAY_"))}
+def bridge_environment() -> dict[str, str]:
+    """What the bridge to a Ray cluster is given: all but secrets, and what is Ray's own."""
+    return without_secrets(os.environ, allowed_prefixes=("RAY_",))
 
 
 @asynccontextmanager
 async def talking(member: Member, tell: Tell) -> AsyncIterator[Talk]:
     """A conversation from the node's greeting on; after the block nothing of the program here is left."""
     argv = (shutil.which(member.command[0]) or member.command[0], *member.command[1:])
-    env = keyless_environment(ray=member.command[0] == sys.executable)
-    command = ChildCommand(argv, env, stdin=None, max_line_bytes=ITEM_CAP_BYTES, max_output_bytes=math.inf)
+    is_ray = member.command[0] == sys.executable
+    env = bridge_environment() if is_ray else ssh_environment(os.environ)
+    command = ChildCommand(argv, env, stdin=None, max_line_bytes=limits.MAX_LINE_BYTES, max_output_bytes=math.inf)
     try:
         async with running(command) as child:
             talk = Talk(member, tell, child)

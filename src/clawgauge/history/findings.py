@@ -15,13 +15,14 @@ import msgspec
 
 from clawgauge.compare.comparability import prompt_fingerprint
 from clawgauge.errors import RunFolderError
-from clawgauge.journal import is_run_folder, list_runs, stat_file
+from clawgauge.journal import is_run_folder, list_runs
 from clawgauge.prices import settings_of
-from clawgauge.records import JobVerdict, PromptKey, RunConfig, RunSummary, Target
+from clawgauge.records import JobVerdict, PromptKey, RunConfig, Target
 from clawgauge.records.run import IN_CONTEXT
 from clawgauge.run_data import Run
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.summary import Strata, summarize
+from clawgauge.summary.stored import read_summary
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     passes: dict[str, tuple[int, int]] = {}
     load: list[str] = []
+    n_attempted: int = 0
 
 
 class UnreadableRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +51,9 @@ class UnreadableRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One target's figures in one run: `n_passed` of `n_asked` prompts with a verdict, `n_judged` of them answered.
-    `pass_rate` and its interval are of the answers. The percentiles `beyond` are longer than the deadline given."""
+    """One target's figures in one run: `n_passed` of `n_asked` prompts with a verdict, `n_judged` of
+    them answered. `pass_rate` and its interval are of the answers. The percentiles named in `beyond`
+    are longer than the deadline given; those named in `indicative` rest on too few calls."""
 
     run_id: str
     started_at_ms: float
@@ -70,6 +73,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     beyond: list[str] = []
     decided: bool = False
     n_asked: int = 0
+    n_attempted: int = 0
+    indicative: list[str] = []
 
     @property
     def asked_ci95(self) -> tuple[float, float] | None:
@@ -135,7 +140,7 @@ class RunEntry:
         self.path, self.config, self.started_at_ms = run.path, run.config, run.started_at_ms
         self.fingerprints = {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
         self.is_load, self._run = run.config is not None and run.config.capacity is not None, run
-        self.summary = _fresh_summary(run) or summarize(run, self._strata)
+        self.summary = read_summary(run) or summarize(run, self._strata)
 
     @property
     def run_id(self) -> str:
@@ -156,7 +161,7 @@ class RunEntry:
 
     @cached_property
     def _strata(self) -> Strata:
-        # A summary that is still fresh spares most runs this pass over their records.
+        # A summary that holds spares most runs this pass over their records.
         strata = Strata()
         self._run.feed(strata)
         return strata
@@ -181,36 +186,6 @@ def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
         except RunFolderError as error:
             unreadable.append(UnreadableRun(path=str(path), reason=str(error)))
     return entries, unreadable
-
-
-# Counts, and what they are counted among.
-_PARTS = (("k", "n"), ("n_eff", "n"), ("n_passed", "n_judged"), ("n_passed", "n_asked_judged"), ("n_ok", "n_total"))
-
-
-def _fresh_summary(run: Run) -> RunSummary | None:
-    """summary.json, unless something it sums up was written after it, or it is not one of ours."""
-    written, *summed_up = (stat_file(run.path, name) for name in ("summary.json", "results.jsonl", "config.json"))
-    if written is None or any(file is None or file.st_mtime_ns > written.st_mtime_ns for file in summed_up):
-        return None
-    try:
-        return run.summary if _can_be(run.summary) else None
-    except RunFolderError:
-        # Whatever is wrong with a summary, the records are what counts.
-        return None
-
-
-def _can_be(part: object) -> bool:
-    """Whether no count is below nothing or above its whole, and every rate is one: anyone may write a summary."""
-    if isinstance(part, list):
-        return all(map(_can_be, part))
-    if not isinstance(part, msgspec.Struct):
-        return True
-    told = {name: value for name, value in msgspec.structs.asdict(part).items() if value is not None}
-    known = [(told[few], told[all_]) for few, all_ in _PARTS if few in told and all_ in told]
-    rates = [value for name, value in told.items() if "_rate" in name or (name == "rate" and "k" in told)]
-    counts = [value for name, value in told.items() if name in ("k", "n", "n_eff") or name.startswith("n_")]
-    right = all(few <= whole for few, whole in known) and all(0 <= rate <= 1 for rate in rates)
-    return right and all(count >= 0 for count in counts) and all(map(_can_be, told.values()))
 
 
 def find_missing(

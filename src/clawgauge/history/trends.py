@@ -14,10 +14,20 @@ import msgspec
 
 from clawgauge.history.findings import FillStep, History, Point, RunEntry, RunLine, Trend, find_missing, read_entries
 from clawgauge.prices import settings_of
-from clawgauge.records import SCHEMA_VERSION, GroupSummary, JobVerdict, PromptKey, RunConfig, RunSummary, Target
+from clawgauge.records import (
+    SCHEMA_VERSION,
+    TPS_RULE,
+    GroupSummary,
+    JobVerdict,
+    PromptKey,
+    RunConfig,
+    RunSummary,
+    Target,
+)
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import find_change
+from clawgauge.stats.quantiles import mark_few
 from clawgauge.verdict.jobs import BUILT_IN, Standing, best_first, judge_jobs, order_targets, rate_answers, stand
 from clawgauge.verdict.load import word_capacity
 from clawgauge.words import format_percent, format_rate, plural
@@ -31,6 +41,7 @@ _RUNS_A_SIDE = 3
 _USUAL_SHIFT = 0.03
 # Luck with n prompts is known well: it counts as so many runs would.
 _N_USUAL_RATE = 10
+_LINE_COUNTS = ("n_ok", "n_passed", "n_judged", "n_scheduled", "n_attempted")
 _Wanted: TypeAlias = Callable[[Target], bool]
 _Part: TypeAlias = GroupSummary | SuiteBreakdown
 
@@ -63,6 +74,7 @@ def _counts(part: _Part) -> dict[str, int]:
     """What is shown of a part of a run; what an earlier version's summary does not say of a suite, its records do."""
     n_judged, (n_passed, n_asked) = rate_answers(part)[1], part.passes
     counts = {"n_ok": part.n_ok, "n_scheduled": part.n_scheduled or part.n_total, "n_asked": n_asked or n_judged}
+    counts["n_attempted"] = part.attempted
     return counts | {"n_passed": n_passed, "n_judged": min(n_judged, n_asked or n_judged)}
 
 
@@ -79,11 +91,12 @@ def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form:
 
 
 def _point(entry: RunEntry, group: GroupSummary, part: _Part) -> Point:
-    use, timed, (k, n, ci95) = group.tool_use, part.timed_ms, rate_answers(part)
+    use, timed, (k, n, ci95) = group.tool_use, mark_few(part.timed_ms), rate_answers(part)
     return Point(
         run_id=entry.run_id, started_at_ms=entry.started_at_ms, **_counts(part), n_timed=part.n_success,
         pass_rate=k / n if n else None, pass_ci95=ci95,
         p50_ms=timed.p50, p50_ci95=timed.p50_ci95, p95_ms=timed.p95, beyond=timed.beyond,
+        indicative=timed.indicative,
         tier=use.tier, tier_label=use.label, decided=use.decided, stopped_early=group.stopped_early,
     )  # fmt: skip
 
@@ -213,11 +226,18 @@ def _line(entry: RunEntry, wanted: _Wanted, suite: str | None) -> RunLine:
     counts = [_counts(part) for _, part in found]
     suites = dict.fromkeys(part.suite for group, _ in found for part in group.suites if part.suite)
     targets = [group.target.label for group, _ in found]
-    carried = [f"{one.target}: {word_capacity(one)}" for one in entry.summary.capacity if one.target in targets]
+    carried = []
+    for capacity in entry.summary.capacity:
+        if capacity.target in targets:
+            # Rates of two rules stand below each other here, and are not the same figure.
+            has_rates = any(step.tokens_per_s_user is not None for step in capacity.steps)
+            rule = capacity.tps_rule or 1
+            older = f" (tokens/s by rule {rule})" if has_rates and rule < TPS_RULE else ""
+            carried.append(f"{capacity.target}: {word_capacity(capacity)}{older}")
     return RunLine(
         run_id=entry.run_id, path=str(entry.path), started_at_ms=entry.started_at_ms, targets=targets,
         suites=[name for name in suites if suite in (None, name)],
-        **{name: sum(one[name] for one in counts) for name in ("n_ok", "n_passed", "n_judged", "n_scheduled")},
+        **{name: sum(one[name] for one in counts) for name in _LINE_COUNTS},
         n_unreadable_lines=entry.summary.n_unreadable_lines, source=entry.summary.source,
         passes={one[0].target.label: (n["n_passed"], n["n_asked"]) for one, n in zip(found, counts, strict=True)},
         load=carried or ["nothing was measured"] if entry.is_load else [],

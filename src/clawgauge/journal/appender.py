@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import NamedTuple
 
 from clawgauge.errors import DiskFailure, RunFolderError
 from clawgauge.journal.disk import APPEND, Directory, disk_failure, sync_data, write_all
@@ -20,14 +20,19 @@ NOT_OPEN = "{} is not open for writing here; open its run folder again."
 _STOPPED = "The thread that writes results stopped unforeseen; what was recorded stands: go on with --resume."
 
 
-Pending: TypeAlias = tuple[bytes, asyncio.Future[None]]
-"""A line on its way to the disk and whoever waits for it."""
+class Pending(NamedTuple):
+    """A line on its way to the disk, whoever waits for it, and whether it holds what a call brought."""
+
+    line: bytes
+    waiter: asyncio.Future[None]
+    is_call: bool
 
 
 class Appender:
     """Appends lines to `name` in a run folder, in the order they are handed over. A thread of its own writes them. It
     starts with the first line; `rest` and `close` end it. It is a daemon, so that a program that forgets to close
-    cannot hang: the owner of the appender closes it at exit."""
+    cannot hang: the owner of the appender closes it at exit. `n_calls_lost` counts the calls whose line was handed over
+    and did not get to the disk; it is final once the thread has ended."""
 
     def __init__(self, directory: Directory, name: str) -> None:
         self._directory, self._path = directory, directory.path / name
@@ -35,8 +40,9 @@ class Appender:
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
         self._closed = self._told_to_end = False
+        self.n_calls_lost = 0
 
-    async def append(self, line: bytes) -> None:
+    async def append(self, line: bytes, *, is_call: bool = True) -> None:
         """Return once `line` is on disk; raise `DiskFailure` if it cannot be. Cancelled, the line is still written."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -46,14 +52,17 @@ class Appender:
                 self._stop()
             if self._thread is None:
                 if self._failure is not None:
+                    self.n_calls_lost += is_call
                     raise DiskFailure(self._failure)
                 try:
                     self._fd = self._directory.open(self._path.name, APPEND)
                     self._size = os.fstat(self._fd).st_size
                 except OSError as error:
+                    self.n_calls_lost += is_call
                     self._directory.require_present()
                     raise disk_failure(self._path, error) from error
                 except RunFolderError as error:
+                    self.n_calls_lost += is_call
                     # Put there while the run was under way: by now the request was not wrong, and something was sent.
                     raise DiskFailure(str(error)) from error
                 # A None in it ends the thread.
@@ -61,7 +70,7 @@ class Appender:
                 thread = threading.Thread(target=self._write, name=f"journal {self._path.name}", daemon=True)
                 thread.start()
                 self._thread = thread
-            self._queue.put((line, waiter))
+            self._queue.put(Pending(line, waiter, is_call))
         await waiter
 
     @contextmanager
@@ -72,6 +81,12 @@ class Appender:
                 raise RunFolderError(NOT_OPEN.format(self._path))
             self._stop()
             yield
+
+    def flush(self) -> None:
+        """Wait until every line that was handed over is on disk, or is known not to get there."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                self._stop()
 
     def close(self) -> None:
         """Write what is waiting, end the thread, take nothing more. Harmless when repeated, or in a forked child."""
@@ -100,7 +115,7 @@ class Appender:
                     time.sleep(_GATHER_S)
                 while item is not None:
                     batch.append(item)
-                    n_bytes += len(item[0])
+                    n_bytes += len(item.line)
                     # Nobody else takes from this queue: what is in it now is there for the next line.
                     if n_bytes >= _BATCH_BYTES or queue.empty():
                         break
@@ -113,18 +128,23 @@ class Appender:
             # Nobody is left waiting should an unforeseen error end the thread; after a normal end nobody is.
             while not ending and not queue.empty():
                 if (pending := queue.get()) is not None:
-                    acknowledge([pending], self._fail(_STOPPED))
+                    self._lose([pending], _STOPPED)
 
     def _commit(self, batch: Sequence[Pending]) -> None:
         n_stored = 0
         try:
             if self._failure is None:
-                data = b"".join(line for line, _ in batch)
+                data = b"".join(pending.line for pending in batch)
                 n_stored = data.count(b"\n", 0, self._store(data))
         finally:
             acknowledge(batch[:n_stored], None)
             if rest := batch[n_stored:]:
-                acknowledge(rest, self._fail(_STOPPED))
+                self._lose(rest, _STOPPED)
+
+    def _lose(self, batch: Sequence[Pending], why: str) -> None:
+        """Tell everyone in `batch` that their line is not on disk; `why` counts where no failure came before."""
+        self.n_calls_lost += sum(pending.is_call for pending in batch)
+        acknowledge(batch, self._fail(why))
 
     def _store(self, data: bytes) -> int:
         """Put `data` on disk. Returns how many of its bytes are there for good: always whole lines."""
@@ -163,8 +183,8 @@ class Appender:
 def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:
     """Wake everyone in `batch`: one call into each event loop, however many wait there."""
     by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for _, waiter in batch:
-        by_loop.setdefault(waiter.get_loop(), []).append(waiter)
+    for pending in batch:
+        by_loop.setdefault(pending.waiter.get_loop(), []).append(pending.waiter)
     for loop, waiters in by_loop.items():
         # A closed loop has nobody left to tell.
         with suppress(RuntimeError):

@@ -25,6 +25,7 @@ import msgspec
 
 from clawgauge.characters import repair_value
 from clawgauge.errors import ClawgaugeError, DiskFailure, RunFolderError
+from clawgauge.json_limits import RECORD_LIMITS, find_excess
 from clawgauge.records import Target
 from clawgauge.secrets import SecretMask, mask_strings
 
@@ -70,7 +71,8 @@ _KINDS = {
 _UNSAFE_BYTES = re.compile(
     rb"\x7f|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
     rb"|\xe2(?:\x80[\x8b-\x8f\xa8-\xae]|\x81[\xa0-\xaf]|\xa0\x80)|\xe3\x85\xa4"
-    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb9-\xbb])|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\xbf]{2}"
+    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb9-\xbb])"
+    rb"|\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])|\xf3\xa0[\x80-\xbf]{2}"
 )
 _JOINERS = ("\u200c".encode(), "\u200d".encode())
 _VARIATION_LEAD = b"\xef\xb8"
@@ -318,6 +320,9 @@ def decode_object(line: bytes, *, lenient: bool = False) -> dict[str, Any] | Non
     """The JSON object `line` holds, or None. Reads lone surrogate escapes, which msgspec refuses, as U+FFFD. With
     `lenient`, what a reader that skips a value would not see does not spoil the line either: bytes that are no UTF-8
     become U+FFFD, numbers that no machine holds None."""
+    # A whole document has been looked at by its reader, by its own limits.
+    if lenient and find_excess(line, RECORD_LIMITS) is not None:
+        return None
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

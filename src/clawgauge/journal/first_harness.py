@@ -44,7 +44,7 @@ class Upgrade:
         return Result(
             run_id=texts["run_id"] or self._run_id, provider=provider, model=model, thinking_level=level,
             suite="", prompt_id=prompt_id, prompt_name=texts["prompt_name"] or prompt_id, repeat=repeat,
-            attempts=[], error=texts["error"],
+            attempts=[], asked=True, error=texts["error"],
             expected_tools=_tool_names(record.get("expected_tools") or record.get("expected_tool_calls")),
             **_figures({key: _integer(record.get(key)) for key in _NUMBERS}), **_outcome(record, texts),
         )  # fmt: skip

@@ -26,11 +26,12 @@ from typing import Any, Self
 import msgspec
 
 from clawgauge.characters import well_formed
-from clawgauge.errors import DiskFailure, RunFolderError, RunLocked
+from clawgauge.errors import DiskFailure, RunFolderError, RunLocked, SuiteError
 from clawgauge.journal import disk
 from clawgauge.journal.appender import NOT_OPEN, Appender
 from clawgauge.journal.disk import LOCK, Directory, clean, decode_line, encode_document, encode_line, is_same
-from clawgauge.journal.reader import CellKey, RunReader, cell_key, is_run_folder, line_decoder
+from clawgauge.journal.reader import CAP_BYTES, CellKey, RunReader, cell_key, is_run_folder, line_decoder
+from clawgauge.json_limits import VALUE_LIMITS, find_excess
 from clawgauge.records import CellRow, Event, Result, RunConfig, share_contexts
 
 if sys.platform == "win32":
@@ -43,6 +44,9 @@ else:
 
 _HELD_ELSEWHERE = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 _HOLDER_BYTES, _MAX_HOSTNAME_CHARS = 4096, 64
+# How long a writer waits for those who only ask whether there is one, and how often it tries.
+_PROBES_END_WITHIN_S = 2.0
+_PROBE_PAUSE_S = 0.001
 _SCAN_BYTES = 1 << 16
 # One write of many lines, the last of them as long as a line can be.
 _TORN_CAP_BYTES = 2 * disk.LINE_CAP_BYTES
@@ -152,28 +156,101 @@ if sys.platform != "win32":
 
 
 def _lock_or_refuse(fd: int, directory: Directory) -> bool:
-    """Lock `fd`, the folder's or the lock file's; False where the file system cannot."""
+    """Lock `fd`, the folder's or the lock file's; False where the file system cannot. `is_being_written` shares the
+    lock for an instant: that is waited for. A writer's lock is refused at once."""
+    deadline_s = time.monotonic() + _PROBES_END_WITHIN_S
+    while True:
+        try:
+            _lock_exclusively(fd)
+        except OSError as error:
+            if error.errno not in _HELD_ELSEWHERE:
+                return False
+            if _is_locked(fd) or time.monotonic() > deadline_s:
+                why = f"Run folder {directory.path} is being written by {_holder(directory)}"
+                raise RunLocked(f"{why}; wait for it to end, or end it, and try again.") from error
+        else:
+            return True
+        time.sleep(_PROBE_PAUSE_S)
+
+
+def _lock_exclusively(fd: int) -> None:
+    if sys.platform == "win32":
+        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_locked(fd: int) -> bool | None:
+    """Whether another process holds `fd` for writing; None where the file system cannot tell. No system tells who
+    holds a lock, so a shared one is taken and given back at once: it keeps out neither readers nor who asks the
+    same."""
     try:
         if sys.platform == "win32":
+            # There is no shared lock here: a writer that comes in this instant is refused and has to try again.
             os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
         else:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_UN)
     except OSError as error:
-        if error.errno in _HELD_ELSEWHERE:
-            why = f"Run folder {directory.path} is being written by {_holder(directory)}"
-            raise RunLocked(f"{why}; wait for it to end, or end it, and try again.") from error
+        return True if error.errno in _HELD_ELSEWHERE else None
+    return False
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a live process holds run folder `path` for writing. What a killed one has left does not count."""
+    try:
+        with closing(Directory(path)) as directory:
+            folder_locked = None if directory.fd is None else _is_locked(directory.fd)
+            if folder_locked:
+                return True
+            try:
+                fd = directory.open(LOCK, os.O_RDONLY)
+            except FileNotFoundError:
+                return False
+            try:
+                file_locked = _is_locked(fd)
+            finally:
+                os.close(fd)
+            if folder_locked is None and file_locked is None:
+                return _holder_lives(directory)
+            return bool(file_locked)
+    except (OSError, RunFolderError):
         return False
-    return True
+
+
+def _holder_lives(directory: Directory) -> bool:
+    """Where nothing can be locked: whether the process that the lock file names is alive on this machine."""
+    import psutil  # hardly ever needed, and slow to load
+
+    holder = _read_holder(directory)
+    if holder is None or holder.hostname != socket.gethostname():
+        return False
+    try:
+        started_at_ms = psutil.Process(holder.pid).create_time() * 1000
+    except (psutil.Error, ValueError, OverflowError):
+        return False
+    # One that began after the lock was taken only has the same number.
+    return started_at_ms <= holder.started_at_ms
+
+
+def _read_holder(directory: Directory) -> LockHolder | None:
+    try:
+        with os.fdopen(directory.open(LOCK, os.O_RDONLY), "rb") as file:
+            return msgspec.json.decode(file.read(_HOLDER_BYTES), type=LockHolder)
+    except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _holder(directory: Directory) -> str:
-    try:
-        with os.fdopen(directory.open(LOCK, os.O_RDONLY), "rb") as file:
-            holder = msgspec.json.decode(file.read(_HOLDER_BYTES), type=LockHolder)
-    except (OSError, RunFolderError, msgspec.DecodeError, UnicodeDecodeError):
+    holder = _read_holder(directory)
+    if holder is None:
         return "another process"
-    return f"process {holder.pid} on {' '.join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]}"
+    hostname = " ".join(holder.hostname.split())[:_MAX_HOSTNAME_CHARS]
+    return f"process {holder.pid} on {hostname}"
 
 
 def missing_folders(runs_dir: Path) -> list[Path]:
@@ -290,7 +367,12 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     async def append(self, result: Result) -> None:
         """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
-        await self._results.append(clean(encode_line(result), disk.KEY_WITHHELD))
+        await self._results.append(clean(encode_line(result), disk.KEY_WITHHELD), is_call=result.was_asked)
+
+    def count_lost_calls(self) -> int:
+        """Of how many calls the result was handed over and is not on disk; waits for what is being written."""
+        self._results.flush()
+        return self._results.n_calls_lost
 
     def event(self, event: Event) -> None:
         """Record an event whole or not at all, from any thread. A disk that refuses it does not end the run."""
@@ -322,6 +404,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             contexts, prompts = share_contexts(document.prompts)
             document = msgspec.structs.replace(document, contexts=contexts, prompts=prompts)
         data = well_formed(document).encode() if isinstance(document, str) else encode_document(document)
+        if isinstance(document, RunConfig):
+            _refuse_unreadable(data)
         try:
             with self._directory.staged(name) as file:
                 file.write(clean(data))
@@ -403,6 +487,15 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def _result_lines(self) -> Iterator[bytes]:
         with os.fdopen(self._directory.open(disk.RESULTS, os.O_RDONLY), "rb", disk.READ_BUFFER_BYTES) as file:
             yield from disk.read_lines(file)
+
+
+def _refuse_unreadable(config: bytes) -> None:
+    """What could not be read back must not be begun."""
+    excess = find_excess(config, VALUE_LIMITS)
+    if len(config) > CAP_BYTES[disk.CONFIG]:
+        excess = f"more than {CAP_BYTES[disk.CONFIG] >> 20} MiB"
+    if excess is not None:
+        raise SuiteError(f"the prompts of this run hold {excess} together: choose fewer suites, and run several times")
 
 
 def _taken(path: Path) -> RunFolderError:

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
@@ -21,6 +21,7 @@ from clawgauge.errors import RunFolderError
 from clawgauge.journal import disk
 from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, decode_line, decode_object, is_barren, open_file, stat_file
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
+from clawgauge.json_limits import MAX_DEPTH, RECORD_LIMITS, VALUE_LIMITS, count_values, find_excess, nests_deeper
 from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
 from clawgauge.records.run import fill_contexts
 
@@ -30,10 +31,13 @@ T = TypeVar("T", bound=msgspec.Struct)
 CAP_BYTES = {CONFIG: 256 << 20, disk.INVENTORY: 32 << 20, disk.SUMMARY: 64 << 20, disk.EVENTS: 1 << 30}
 _MAX_SUGGESTIONS = 5
 _LOOKED_AT_BYTES = 4 << 20
+# Of all events together, which are held at once: those of some hundred thousand retries.
+_MAX_EVENT_VALUES = 8_000_000
 _LOAD = re.compile(rb'"load": *\{"client"')
 _ANSWERED = re.compile(rb'"availability_status": *"ok"')
 _END_OF_YEAR_9999_MS = 253_402_300_799_999
 _REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NOTHING = msgspec.Raw(b"")
 # What a required field is where a line does not say, whichever of these its type takes.
 _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
 
@@ -43,46 +47,120 @@ class _Birth(msgspec.Struct):
     created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=_END_OF_YEAR_9999_MS)]
 
 
-def started_at_ms(path: Path, raw_config: Mapping[str, Any] | None = None) -> float:
+class _Head(msgspec.Struct):
+    """What tells whose document it is. All else is passed over, and costs no memory."""
+
+    schema_version: msgspec.Raw = _NOTHING
+
+    @property
+    def is_ours(self) -> bool:
+        """Every document of ours has a schema version; the first harness knew none."""
+        return bytes(self.schema_version) != b""
+
+    @property
+    def is_newer(self) -> bool:
+        version = bytes(self.schema_version).strip()
+        return version.isdigit() and int(version[:10]) > SCHEMA_VERSION
+
+
+def started_at_ms(path: Path) -> float:
     """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
-    `raw_config` saves reading config.json again. The first harness recorded no start, but wrote its config.json at
-    it."""
+    The first harness recorded no start, but wrote its config.json at it."""
     try:
-        if raw_config is not None:
-            return msgspec.convert(raw_config, _Birth).created_at_ms
-        return msgspec.json.decode(disk.read_file(path, CONFIG, CAP_BYTES[CONFIG]) or b"", type=_Birth).created_at_ms
+        data = disk.read_file(path, CONFIG, CAP_BYTES[CONFIG])
+        return msgspec.json.decode(data or b"", type=_Birth).created_at_ms
     except (OSError, RunFolderError, *_REFUSALS):
         pass
     for name in (CONFIG, RESULTS):
-        if (found := stat_file(path, name)) is not None:
+        found = stat_file(path, name)
+        if found is not None:
             return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
     return 0.0
 
 
-def _as_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> list[Event]:
-    try:
-        return [read(raw)] if _has_plain_numbers(raw) else []
-    except (msgspec.ValidationError, RecursionError):
-        return []
-
-
-def _as_document(path: Path, raw: dict[str, Any] | None, document: type[T]) -> T | None:
-    """None where there is none, or where the first harness made one of its own shape."""
-    if raw is None or "schema_version" not in raw:
+def _as_event(line: bytes) -> Event | None:
+    """The event of a line; None where it is none, or holds what no run writes."""
+    if find_excess(line, RECORD_LIMITS) is not None:
         return None
-    version = raw["schema_version"]
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
-    # A suite may hold a number of any length in its prompts and their contexts; nothing else does.
-    if not _has_plain_numbers({key: value for key, value in raw.items() if key not in ("prompts", "contexts")}):
-        raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
     try:
-        return msgspec.convert(raw, document)
+        event = msgspec.json.decode(line, type=Event)
+    except _REFUSALS:
+        raw = decode_line(line)
+        if raw is None:
+            return None
+        return _convert_event(raw, partial(msgspec.convert, type=Event))
+    return event if _has_plain_numbers(event) else None
+
+
+def _convert_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> Event | None:
+    try:
+        return read(raw) if _has_plain_numbers(raw) else None
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
+    """A document, decoded as what it is. None where there is none, or where the first harness made one of its own."""
+    path = folder / name
+    data = _read_bytes(folder, name)
+    head = _read_head(path, data)
+    if data is None or head is None or not head.is_ours:
+        return None
+    if head.is_newer:
+        version = bytes(head.schema_version)[:10].decode()
+        raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
+    _refuse_bomb(path, data)
+    try:
+        try:
+            found = msgspec.json.decode(data, type=document)
+        except msgspec.ValidationError:
+            raise
+        except _REFUSALS:  # half a surrogate pair, perhaps, which is repaired
+            found = msgspec.convert(_decode_whole(path, data), document)
     except msgspec.ValidationError as error:
         raise RunFolderError(f"{path} cannot be read: {error}; restore it from a copy, or run again.") from error
+    if nests_deeper(found, MAX_DEPTH):
+        raise _beyond(path, f"values nested more than {MAX_DEPTH} levels deep")
+    # A suite may hold a number of any length in its prompts and their contexts; nothing else does.
+    plain = msgspec.structs.replace(found, prompts=[], contexts={}) if isinstance(found, RunConfig) else found
+    if not _has_plain_numbers(plain):
+        raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
+    return found
 
 
-def _has_plain_numbers(value: dict[str, Any]) -> bool:
+def _refuse_bomb(path: Path, data: bytes) -> None:
+    excess = find_excess(data, VALUE_LIMITS)
+    if excess is not None:
+        raise _beyond(path, excess)
+
+
+def _beyond(path: Path, excess: str) -> RunFolderError:
+    return RunFolderError(f"{path} holds {excess}, which no run writes; restore it from a copy, or run again.")
+
+
+def _read_head(path: Path, data: bytes | None) -> _Head | None:
+    if data is None:
+        return None
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        # What is taken as it stands holds on to the whole file.
+        return _Head(head.schema_version.copy())
+    except _REFUSALS:
+        pass
+    _refuse_bomb(path, data)
+    raw = _decode_whole(path, data)
+    head_fields = {name: raw[name] for name in _Head.__struct_fields__ if name in raw}
+    return msgspec.json.decode(msgspec.json.encode(head_fields), type=_Head)
+
+
+def _decode_whole(path: Path, data: bytes) -> dict[str, Any]:
+    raw = decode_object(data)
+    if raw is None:
+        raise RunFolderError(f"{path} is not a JSON object; restore it from a copy, or run again.")
+    return raw
+
+
+def _has_plain_numbers(value: Any) -> bool:
     """Whether all numbers fit 64 bits: a longer one can be no quantity, and spoils every sum it comes into."""
     with suppress(OverflowError):
         msgspec.msgpack.encode(value)
@@ -90,23 +168,17 @@ def _has_plain_numbers(value: dict[str, Any]) -> bool:
     return False
 
 
-def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
+def _read_bytes(folder: Path, name: str) -> bytes | None:
     try:
-        data = disk.read_file(folder, name, CAP_BYTES.get(name, CAP_BYTES[disk.INVENTORY]))
+        return disk.read_file(folder, name, CAP_BYTES.get(name, CAP_BYTES[disk.INVENTORY]))
     except OSError as error:
         raise _unreadable(folder / name, error) from error
-    if data is None:
-        return None
-    raw = decode_object(data)
-    if raw is None:
-        raise RunFolderError(f"{folder / name} is not a JSON object; restore it from a copy, or run again.")
-    return raw
 
 
-def _read_objects(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+def _read_lines(folder: Path, name: str) -> Iterator[bytes]:
     try:
         with open_file(folder, name, CAP_BYTES.get(name)) as file:
-            yield from (raw for raw in map(decode_line, disk.read_lines(file)) if raw is not None)
+            yield from disk.read_lines(file)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -133,27 +205,26 @@ class RunReader(Generic[T]):
         return self.config.run_id if self.config else self.path.resolve().name
 
     @cached_property
-    def raw_config(self) -> dict[str, Any] | None:
-        """config.json as it stands, whoever made it; None where there is none."""
-        return _read_object(self.path, CONFIG)
-
-    @property
-    def _readable_config(self) -> dict[str, Any] | None:
+    def _config_head(self) -> _Head | None:
         # A spoilt config.json must not keep anyone from the results.
         with suppress(RunFolderError):
-            return self.raw_config
+            return _read_head(self.path / CONFIG, _read_bytes(self.path, CONFIG))
         return None
+
+    @property
+    def _has_own_config(self) -> bool:
+        return self._config_head is not None and self._config_head.is_ours
 
     @cached_property
     def config(self) -> RunConfig | None:
         """config.json; None where there is none, or where the first harness made it."""
-        config = _as_document(self.path / disk.CONFIG, self.raw_config, RunConfig)
+        config = _read_document(self.path, CONFIG, RunConfig)
         if config is None or not config.contexts:
             return config
         try:
             return msgspec.structs.replace(config, prompts=list(fill_contexts(config.contexts, config.prompts)))
         except ValueError as error:
-            raise RunFolderError(f"{self.path / disk.CONFIG} cannot be read: {error}") from error
+            raise RunFolderError(f"{self.path / CONFIG} cannot be read: {error}") from error
 
     @cached_property
     def inventory(self) -> Inventory | None:
@@ -162,36 +233,49 @@ class RunReader(Generic[T]):
     def inventory_of(self, node: str) -> Inventory | None:
         """The machine of a node of a fleet; without a name, that of this program."""
         name = f"inventory_{node}.json" if node else disk.INVENTORY
-        return _as_document(self.path / name, _read_object(self.path, name), Inventory)
+        return _read_document(self.path, name, Inventory)
 
     @cached_property
     def summary(self) -> RunSummary | None:
         """summary.json as it was last written: it may be older than the records."""
-        return _as_document(self.path / disk.SUMMARY, _read_object(self.path, disk.SUMMARY), RunSummary)
+        return _read_document(self.path, disk.SUMMARY, RunSummary)
 
     @cached_property
     def started_at_ms(self) -> float:
-        return started_at_ms(self.path, self._readable_config)
+        return started_at_ms(self.path)
 
     @cached_property
     def events(self) -> list[Event]:
         """events.jsonl, in order, and what the first harness wrote among its results; others are passed over."""
-        read = partial(msgspec.convert, type=Event)
-        events = [event for raw in _read_objects(self.path, disk.EVENTS) for event in _as_event(raw, read)]
+        events: list[Event] = []
+        n_values = 0
+        for line in _read_lines(self.path, disk.EVENTS):
+            n_values += count_values(line)
+            if n_values > _MAX_EVENT_VALUES:
+                path = self.path / disk.EVENTS
+                why = f"{path} holds more than {_MAX_EVENT_VALUES:,} values, and no run has so many events"
+                raise RunFolderError(f"{why}; restore it from a copy, or move it aside to read the results alone.")
+            event = _as_event(line)
+            if event is not None:
+                events.append(event)
         if self._old_events is None and self.first_harness:
-            among = (raw for raw in _read_objects(self.path, RESULTS) if raw.get("record_type") == "event")
-            return events + [event for raw in among for event in _as_event(raw, upgrade_event)]
+            for line in _read_lines(self.path, RESULTS):
+                raw = decode_line(line)
+                if raw is not None and raw.get("record_type") == "event":
+                    event = _convert_event(raw, upgrade_event)
+                    if event is not None:
+                        events.append(event)
+            return events
         return events + (self._old_events or [])
 
     @cached_property
     def first_harness(self) -> bool:
         """Whether the first harness made the folder: by its config.json, else by its first telling line."""
-        # Every config.json of ours has a schema version; the first harness knew none.
-        if "schema_version" in (self._readable_config or ()):
+        if self._has_own_config:
             return False
         with suppress(OSError, RunFolderError), open_file(self.path, RESULTS) as file:
             return self._tells_first_harness(file)
-        return self._readable_config is not None
+        return self._config_head is not None
 
     def _tells_first_harness(self, file: BinaryIO) -> bool:
         for line in disk.read_lines(file):
@@ -200,7 +284,7 @@ class RunReader(Generic[T]):
                 return verdict
             if not line.endswith(b"\n"):
                 _skip_rest_of_line(file)
-        return self._readable_config is not None
+        return self._config_head is not None
 
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(records for records, _ in self.batches(1))
@@ -211,8 +295,7 @@ class RunReader(Generic[T]):
         try:
             with open_results(self.path) as file:
                 # Not by the property: this file is open.
-                ours = "schema_version" in (self._readable_config or ())
-                self.first_harness = not ours and self._tells_first_harness(file)
+                self.first_harness = not self._has_own_config and self._tells_first_harness(file)
                 file.seek(0)
                 decode: Callable[[bytes], T | None] = msgspec.json.Decoder(self._record).decode
                 decode = self._old_decoder() if self.first_harness else decode
@@ -221,6 +304,8 @@ class RunReader(Generic[T]):
                 offset = 0
                 for line in disk.read_lines(file):
                     try:
+                        if find_excess(line, RECORD_LIMITS) is not None:
+                            raise msgspec.DecodeError("more in it than any record has")
                         record = decode(line)
                     except _REFUSALS:
                         record = self._look_again(file, line)
@@ -260,7 +345,9 @@ class RunReader(Generic[T]):
         def decode(line: bytes) -> T | None:
             raw = decode_line(line) or {}
             if raw.get("record_type") == "event":
-                events.extend(_as_event(raw, upgrade_event))
+                event = _convert_event(raw, upgrade_event)
+                if event is not None:
+                    events.append(event)
                 return None
             if (result := upgrade.result(raw)) is None:
                 raise msgspec.DecodeError("not a result")
@@ -307,6 +394,8 @@ def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes],
     fast = msgspec.json.Decoder(record).decode
 
     def decode(line: bytes) -> T | None:
+        if find_excess(line, RECORD_LIMITS) is not None:
+            return None
         with suppress(*_REFUSALS):
             return fast(line)
         with suppress(msgspec.ValidationError):

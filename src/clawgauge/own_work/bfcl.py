@@ -16,8 +16,10 @@ from typing import Any
 
 from clawgauge.checks import check_offer, check_spec
 from clawgauge.checks.tool_call import find_misfit, is_listed
-from clawgauge.child_processes import isolated_module, may_be_key
+from clawgauge.child_processes import isolated_module
+from clawgauge.environment import with_proxies
 from clawgauge.errors import ConfigError, SuiteError
+from clawgauge.json_limits import find_excess
 from clawgauge.small_file import replacing
 from clawgauge.words import plural
 
@@ -39,7 +41,7 @@ def write_suites(categories: Sequence[str], folder: Path, package: Path | None) 
         if package is None:
             words = isolated_module("pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", scratch)
             # What pip may need to reach its index: all but keys that are not pip's own.
-            env = {key: value for key, value in os.environ.items() if key.startswith("PIP_") or not may_be_key(key)}
+            env = with_proxies(os.environ, allowed_prefixes=("PIP_",))
             options: dict[str, Any] = {"env": env, "stdin": subprocess.DEVNULL, "timeout": _FETCH_TIMEOUT_S}
             try:
                 done = subprocess.run([*words, "bfcl-eval"], capture_output=True, text=True, check=False, **options)
@@ -74,6 +76,9 @@ def read_category(archive: zipfile.ZipFile, category: str) -> tuple[list[dict[st
                 raw = file.read(_MAX_BYTES + 1)
             if len(raw) > _MAX_BYTES:
                 raise ValueError(f"{member.filename} is larger than {_MAX_BYTES >> 20} MiB")
+            excess = find_excess(raw)
+            if excess is not None:
+                raise ValueError(f"{member.filename} holds {excess}")
             lines = [json.loads(line) for line in raw.splitlines() if line.strip()]
             rows += [] if found[1] else lines
             truths |= {row["id"]: row["ground_truth"] for row in lines} if found[1] else {}

@@ -1,7 +1,8 @@
 """OpenClaw's sessions as they lie on disk: JSON Lines up to 2026.7, SQLite from 2026.8 on.
 
 Not a byte of a store changes: not even a lock is taken on a database. A store may be anyone's: sizes are bounded, links
-below the state folder are not followed, and every value is looked at before it is used."""
+below the state folder are not followed, and every value is looked at before it is used. What SQLite may do with a
+database is in `clawgauge.own_work.database`."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing, suppress
-from itertools import chain
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,32 @@ import msgspec
 
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.journal.disk import open_file, read_lines, stat_file
+from clawgauge.json_limits import RECORD_LIMITS, find_excess
+from clawgauge.own_work.database import MAX_ROW_BYTES, Database, DatabaseTooSlow
 
 # 19 (2026.8.1) and 23 (2026.9.6) were looked at; those between them hold the same columns.
 _SCHEMAS = range(19, 24)
-_TABLES = {"session_windows", "transcript_events", "trajectory_runtime_events"}
-_MAX_ROW_BYTES, _MAX_SESSION_BYTES, _MAX_STORE_BYTES = 16 << 20, 256 << 20, 16 << 30
+# An older SQLite takes a schema with a STRICT table for a broken one.
+_STRICT_TABLES_SINCE = (3, 37)
+_WINDOWS = "session_windows"
+_EVENTS = "transcript_events"
+_RUNS = "trajectory_runtime_events"
+_LOGINS = "auth_profile_store"
+_COLUMNS = {
+    _WINDOWS: {"session_id", "created_at"},
+    _EVENTS: {"session_id", "seq", "event_json"},
+    _RUNS: {"session_id", "seq", "event_json"},
+}
+_PACKED_COLUMN = "event_zstd"
+_LOGINS_COLUMN = "store_json"
+_MAX_SESSION_BYTES = 256 << 20
+_MAX_STORE_BYTES = 16 << 30
+# What is read of one agent's database, once it is unpacked. Rows cost something even where they are empty: the pages of
+# a small file can be linked so that its rows never end.
+_MAX_UNPACKED_BYTES = 4 << 30
+_ROW_COST_BYTES = 512
+_MAX_SESSIONS = 100_000
+_MAX_LOGINS = 1_000
 _TRANSCRIPT = re.compile(r"(?P<stem>.+?)(?<!\.trajectory)\.jsonl(?:\.reset\..+|\.imported-[0-9]+)?")
 _DATABASE = ("openclaw-agent.sqlite", "openclaw-agent.sqlite-wal")
 Record = dict[str, Any]
@@ -70,23 +92,23 @@ def _entries(folder: Path, left_out: Counter[str]) -> list[Path]:
 
 
 def _from_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
-    if (path := folder / _DATABASE[0]) not in _entries(folder, left_out):
+    path = folder / _DATABASE[0]
+    if path not in _entries(folder, left_out):
         return
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
         try:
             _copy(folder, Path(private))
-            with closing(sqlite3.connect(Path(private) / path.name)) as connection:
-                # A row that is no text costs itself, and no error quotes it.
-                connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ROW_BYTES)
-                with suppress(sqlite3.OperationalError):  # not every release has them there
-                    logins += [
-                        decode(text) for (text,) in connection.execute("SELECT store_json FROM auth_profile_store")
-                    ]
-                yield from _read_tables(connection, path, left_out)
-        except (sqlite3.Error, OSError, RunFolderError) as fault:
-            why = getattr(fault, "strerror", None) or fault
-            raise ConfigError(f"{path} cannot be read ({why}): look at it with `openclaw doctor`") from fault
+            with closing(Database(Path(private) / path.name)) as database:
+                yield from _read_tables(database, path, left_out, logins)
+        except DatabaseTooSlow as slow:
+            raise ConfigError(f"{path} is not read: {slow}; look at it with `openclaw doctor`") from slow
+        except (sqlite3.Error, OSError, RunFolderError, MemoryError) as fault:
+            why = getattr(fault, "strerror", None) or str(fault) or "it takes too much memory"
+            advice = "look at it with `openclaw doctor`"
+            if isinstance(fault, sqlite3.Error) and sqlite3.sqlite_version_info < _STRICT_TABLES_SINCE:
+                version = sqlite3.sqlite_version
+                advice += f", or use a Python with a newer SQLite than {version}, which may read it"
+            raise ConfigError(f"{path} cannot be read ({why}): {advice}") from fault
 
 
 def _copy(folder: Path, private: Path) -> None:
@@ -109,27 +131,45 @@ def _copy(folder: Path, private: Path) -> None:
     raise ConfigError(f"{folder / _DATABASE[0]} changes faster than it is copied: try again when OpenClaw is at rest")
 
 
-def _read_tables(connection: sqlite3.Connection, path: Path, left_out: Counter[str]) -> Iterator[Session]:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    # Tables, for a view could be anything and take any time.
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if version not in _SCHEMAS or not tables >= _TABLES:
+def _read_tables(database: Database, path: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+    version = database.user_version()
+    if version not in _SCHEMAS:
         known = f"OpenClaw's schemas {_SCHEMAS[0]} to {_SCHEMAS[-1]} are known"
         raise ConfigError(f"{path} has schema {version}, and {known}: a newer clawgauge may read it")
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(transcript_events)")]
-    packed = "event_zstd" if "event_zstd" in columns else "NULL"
-    events = f"SELECT event_json, {packed} FROM transcript_events WHERE session_id = ? ORDER BY seq"  # noqa: S608
-    runs = "SELECT event_json FROM trajectory_runtime_events WHERE session_id = ? ORDER BY seq"
-    windows = connection.execute("SELECT session_id FROM session_windows ORDER BY created_at DESC, rowid DESC")
-    for (session_id,) in windows.fetchall():
+    columns = {table: database.plain_columns(table) for table in (*_COLUMNS, _LOGINS)}
+    for table, needed in _COLUMNS.items():
+        if not needed <= columns[table]:
+            why = f"{table} in it is not the plain table that OpenClaw has"
+            raise ConfigError(f"{path} is not read, for {why}: look at it with `openclaw doctor`")
+    if _LOGINS_COLUMN in columns[_LOGINS]:  # not every release has them there
+        for row in islice(database.select(_LOGINS, [_LOGINS_COLUMN]), _MAX_LOGINS):
+            logins.append(decode(row[0]))
+    is_packed = _PACKED_COLUMN in columns[_EVENTS]
+    event_columns = ["event_json", _PACKED_COLUMN] if is_packed else ["event_json"]
+    budget = _Budget(_MAX_UNPACKED_BYTES)
+    windows = database.select(_WINDOWS, ["session_id"], order="created_at DESC, rowid DESC")
+    session_ids = [session_id for (session_id,) in islice(windows, _MAX_SESSIONS + 1)]
+    if len(session_ids) > _MAX_SESSIONS:
+        raise ConfigError(f"{path} names more than {_MAX_SESSIONS:,} sessions: it is not read")
+    for session_id in session_ids:
         try:
-            rows = connection.execute(events, (session_id,))
-            records = _take((_unpack(frame) if text is None else text for text, frame in rows), left_out)
-            told = _take((text for (text,) in connection.execute(runs, (session_id,))), left_out)
+            rows = database.select(_EVENTS, event_columns, session_id=session_id, order="seq")
+            records = _take(_texts(rows), left_out, budget)
+            runs = database.select(_RUNS, ["event_json"], session_id=session_id, order="seq")
+            run_events = _take(_texts(runs), left_out, budget)
         except sqlite3.DataError:
             left_out["sessions with a row that is too large"] += 1
         else:
-            yield Session(str(session_id), records, _find_retried(told))
+            yield Session(str(session_id), records, _find_retried(run_events))
+
+
+def _texts(rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """The text of each row: its first column, else its second, unpacked."""
+    for row in rows:
+        if row[0] is None and len(row) > 1:
+            yield _unpack(row[1])
+        else:
+            yield row[0]
 
 
 def _unpack(frame: object) -> bytes | None:
@@ -141,10 +181,10 @@ def _unpack(frame: object) -> bytes | None:
     try:
         # Never by the size that the frame claims to have.
         reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame)
-        text: bytes = reader.read(_MAX_ROW_BYTES + 1)
+        text: bytes = reader.read(MAX_ROW_BYTES + 1)
     except (zstandard.ZstdError, TypeError, ValueError):
         return None
-    return text if len(text) <= _MAX_ROW_BYTES else None
+    return text if len(text) <= MAX_ROW_BYTES else None
 
 
 def _from_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
@@ -170,23 +210,47 @@ def _from_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
 
 
 def decode(text: object) -> Any:
+    """The JSON value of a text that may hold anything; None where it is none, or becomes too much in memory."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "replace")
+    if not isinstance(text, bytes):
+        return None
     try:
-        return msgspec.json.decode(text) if isinstance(text, str | bytes) else None
+        if find_excess(text, RECORD_LIMITS) is not None:
+            return None
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 
-def _take(texts: Iterable[Any], left_out: Counter[str]) -> list[Record]:
+class _Budget:
+    """What may still be read of a database, in bytes of unpacked text."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.bytes_left = max_bytes
+
+
+def _take(texts: Iterable[Any], left_out: Counter[str], budget: _Budget | None = None) -> list[Record]:
+    """The records of one session; none where it is larger than a session, or what is left of the budget, may be."""
     records: list[Record] = []
-    room = _MAX_SESSION_BYTES
+    bytes_left = _MAX_SESSION_BYTES
+    if budget is not None:
+        bytes_left = min(bytes_left, budget.bytes_left)
     for text in texts:
-        record = decode(text)
-        room -= len(text) if isinstance(text, str | bytes) else 0
-        if room < 0:
+        cost = _ROW_COST_BYTES
+        if isinstance(text, str | bytes):
+            cost += len(text)
+        bytes_left -= cost
+        if budget is not None:
+            budget.bytes_left -= cost
+        if bytes_left < 0:
             left_out["sessions that are too large"] += 1
             return []
-        records += [record] if isinstance(record, dict) else []
-        left_out["lines that cannot be read"] += not isinstance(record, dict)
+        record = decode(text)
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            left_out["lines that cannot be read"] += 1
     return records
 
 

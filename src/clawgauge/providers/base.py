@@ -17,7 +17,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
-from clawgauge.records import Message, ModelInfo, ProviderProbe, ToolInvocation
+from clawgauge.records import Message, ModelInfo, Prompt, ProviderProbe, RunOptions, Target, ToolInvocation
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -32,6 +32,14 @@ BUILT_IN = {
 """The types of this package, and where in this room the class of each is."""
 # The model that comes along, as `embedded` calls it.
 EMBEDDED_MODEL = "smollm2-135m"
+# Where servers on the user's machine listen unless they are told otherwise. This is the only list of such addresses:
+# `config/local_servers.py` says who looks at them, and how a user names others.
+OLLAMA_ADDRESS = "http://localhost:11434/v1"
+CHAT_SERVER_ADDRESSES = {
+    "llamacpp": "http://localhost:8080/v1",
+    "lmstudio": "http://localhost:1234/v1",
+    "vllm": "http://localhost:8000/v1",
+}
 # Matched against the whole text of an address, so that no two readers can see two hosts in it.
 _VENDOR_ADDRESSES = {
     vendor: re.compile(rf"https://{re.escape(host)}(?::443)?(?:/[\w./-]*)?", re.IGNORECASE | re.ASCII)
@@ -79,6 +87,16 @@ class Call:
     world: Mapping[str, Any] | None = None
     max_turns: int | None = None
     messages: Sequence[Message] = ()
+
+
+class Sampling(NamedTuple):
+    """The sampling values of one request, as they go on the wire; None is a value that is not sent.
+
+    The names are those of config.json's `sampling`, whatever a protocol calls them."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
 
 
 class PastCall(NamedTuple):
@@ -158,9 +176,11 @@ class Sink(Protocol):
     Only a provider that runs a whole task in one attempt says `turn`, before each of the model's turns, and
     `tool_answer`, what the call with this index was answered.
     `note`: facts for the record. `model_reported`, `cost_usd`, `cli_overhead_ms`; `server_ns` (what the server says of
-    its own time: `load`, `queue`, `prefill`, `decode`, and `total`); `refusal` (the words of a refusal that came
+    its own time: `load`, `queue`, `prefill`, `decode`, and `total`); `tools_unseen` (a code of `records`: the tools on
+    offer cannot reach the model); `refusal` (the words of a refusal that came
     instead of an answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so
-    that its arrival is no first-token time."""
+    that its arrival is no first-token time; `reasoning_streamed=False` when the output tokens hold reasoning that was
+    not streamed, or not all of it, so that they tell no rate."""
 
     def start(self, at_ns: int) -> None: ...
     def connected(self, took_ns: int | None) -> None: ...
@@ -187,10 +207,12 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     of them are made than this machine can hold. A reply may have `default_max_tokens` where neither the user nor the
     prompt says how many; of the models in `fixed_max_tokens` it has those, whatever a prompt says. `default_context` is
     how many tokens fit a model's window, where the provider decides that. `cannot_send` names what of a prompt would
-    be lost (`tool_choice`, `response_format`): prompts that need it are not asked."""
+    be lost (`tool_choice`, `response_format`): prompts that need it are not asked. `counts_cached_input` tells whether
+    `input_tokens` has in it what the server had in its cache: if not, a low count says nothing of what was sent."""
 
     local = runs_tasks = False
     streams = takes_thinking = True
+    counts_cached_input = True
     takes: frozenset[str] = frozenset({"temperature", "seed"})
     default_max_tokens = 1024
     fixed_max_tokens: Mapping[str, int] = {}
@@ -209,9 +231,20 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     async def attempt(self, call: Call, sink: Sink) -> None:
         """Make one call and report it to `sink`; raise `CallFailure` if it did not end well. Never retries."""
 
+    def sampling(self, call: Call) -> Sampling:
+        """The sampling values that `attempt` sends for this call.
+
+        It is the only place that decides them: `attempt` builds its request from this answer, and config.json takes
+        what it records from here. A provider that sends other values than a call asks for says so by overriding it."""
+        return Sampling(
+            temperature=call.temperature if "temperature" in self.takes else None,
+            max_tokens=call.max_tokens,
+            seed=call.seed if "seed" in self.takes else None,
+        )
+
     def most_output(self, call: Call) -> int | None:
         """How many tokens the server may make of a call, and bill; None where nothing limits it."""
-        return call.max_tokens
+        return self.sampling(call).max_tokens
 
     def check_here(self, model: str) -> None:
         """Raise the `CallFailure` of a call that cannot be made from this machine: no key, no program, no file."""
@@ -251,6 +284,42 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     def describe(self) -> dict[str, Any]:
         """Address and settings for config.json. No secret."""
         return {"type": self.settings.type}
+
+
+def make_call(
+    provider: Provider, target: Target, options: RunOptions, prompt: Prompt, max_tokens: int | None = None
+) -> Call:
+    """The call that asks a prompt of a target. `max_tokens` wins over every other limit.
+
+    A wish of the run wins over one of the prompt, and the provider's default comes last. What a provider cannot take
+    is no part of the call."""
+    temperature = options.temperature
+    if temperature is None:
+        temperature = prompt.temperature
+    if temperature is None and provider.local:
+        temperature = 0.0
+    limit = (
+        max_tokens
+        or options.max_tokens
+        or provider.fixed_max_tokens.get(target.model)
+        or prompt.max_tokens
+        or provider.default_max_tokens
+    )
+    return Call(
+        model=target.model,
+        prompt=prompt.prompt,
+        system=prompt.system,
+        thinking_level=target.thinking_level,
+        max_tokens=limit,
+        temperature=temperature if "temperature" in provider.takes else None,
+        seed=options.seed if "seed" in provider.takes else None,
+        stream=options.stream,
+        timeout_s=options.timeout_s,
+        tools=prompt.tools,
+        tool_choice=prompt.tool_choice,
+        response_format=prompt.response_format,
+        messages=prompt.messages,
+    )
 
 
 @functools.cache

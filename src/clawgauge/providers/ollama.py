@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, ProviderSettings, Sink
+from clawgauge.providers.base import OLLAMA_ADDRESS, Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.http.errors import decode_lenient
-from clawgauge.providers.http.server import label, listed_models
+from clawgauge.providers.http.server import apply_extra_body, label, listed_models
 from clawgauge.providers.openai.chat import ChatServer, Delta, EventReader, arguments_text, chat_messages, report_counts
 from clawgauge.proxies import is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
@@ -37,7 +37,9 @@ class Ollama(ChatServer):
     """Ollama. Does not load, pull or unload anything unless `--unload-others` asks for it. No key is needed."""
 
     local = True
-    default_base_url = "http://localhost:11434/v1"
+    # `prompt_eval_count` is what was read anew: 0 for a prompt that is all in the cache.
+    counts_cached_input = False
+    default_base_url = OLLAMA_ADDRESS
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
@@ -186,6 +188,8 @@ class OllamaNative(Ollama):
     """Ollama's `/api/chat`. `context` of its table is sent as `num_ctx`, `keep_alive` as it is."""
 
     cannot_send = frozenset({"tool_choice"})
+    # Fields of the body's `options`.
+    sampling_names = {"temperature": "temperature", "max_tokens": "num_predict", "seed": "seed"}
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
@@ -193,20 +197,35 @@ class OllamaNative(Ollama):
         # What each model was found to be loaded with; 0 where nobody can tell.
         self._windows: dict[str, int] = {}
 
+    def sampling(self, call: Call) -> Sampling:
+        replaced = self.extra_body.get("options")
+        if isinstance(replaced, dict):
+            # The options of `extra_body` are sent instead of ours, all of them.
+            return apply_extra_body(Sampling(), replaced, self.sampling_names)
+        return Provider.sampling(self, call)
+
     async def attempt(self, call: Call, sink: Sink) -> None:
         loop = asyncio.get_running_loop()
-        until_s, form = loop.time() + call.timeout_s, call.response_format or {}
-        wanted = {"num_ctx": self.context_tokens, "num_predict": call.max_tokens, "seed": call.seed}
-        options = {**wanted, "temperature": call.temperature}
+        until_s = loop.time() + call.timeout_s
+        form = call.response_format or {}
+        sampling = self.sampling(call)
+        options = {
+            "num_ctx": self.context_tokens,
+            "num_predict": sampling.max_tokens,
+            "seed": sampling.seed,
+            "temperature": sampling.temperature,
+        }
         body = {
-            "model": call.model, "messages": chat_messages(call, ollama=True), "stream": call.stream,
+            "model": call.model,
+            "messages": chat_messages(call, ollama=True),
+            "stream": call.stream,
             # It knows three levels, and takes any of them for "think" where a model has none.
             "think": "high" if call.thinking_level == "xhigh" else call.thinking_level,
             "tools": call.tools or None,
             "format": form.get("json_schema", {}).get("schema", "json") if form else None,
             "options": {name: value for name, value in options.items() if value is not None},
             "keep_alive": self.settings.extra.get("keep_alive"),
-        }  # fmt: skip
+        }
         if not call.stream:
             sink.note(first_token_captured=False)
         reader = OllamaReader(sink, call.model)

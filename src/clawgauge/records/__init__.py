@@ -1,7 +1,21 @@
 """The on-disk contract as frozen structs, and nothing else. Field order is the order on disk."""
 
 # ruff: isort: skip_file
-from clawgauge.records.result import MAX_TOKENS, SERVER_PARTS, STATUSES, TOOLS_DROPPED, Attempt, CellRow, Event, Load
+from clawgauge.records.result import (
+    CHECK_FAILED,
+    MAX_TOKENS,
+    NO_TEMPLATE,
+    SERVER_PARTS,
+    STATUSES,
+    TOO_FEW_TOKENS,
+    TOOLS_DROPPED,
+    LEAST_LATER_TOKENS,
+    TPS_RULE,
+    Attempt,
+    CellRow,
+    Event,
+    Load,
+)
 from clawgauge.records.result import Result, Status, TimingsUs, ToolInvocation, TranscriptTurn, as_count
 from clawgauge.records.run import HARMLESS, THINKING_LEVELS, Context, Harmless, Inventory, Job, MadeCall, Message
 from clawgauge.records.run import CAPACITY, EMBEDDED_CONTEXT, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo

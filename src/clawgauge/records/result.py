@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +17,26 @@ STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate
 MAX_TOKENS = 10**10
 TOOLS_DROPPED = "tools_dropped:"
 """How the warning begins that a model was sent tools and did not see them."""
+# With one of these a call ends before anything of it could be sent to a server.
+NOTHING_SENT = frozenset(
+    {
+        "api_key_missing",
+        "cli_missing",
+        "cli_not_executable",
+        "client_limit",
+        "invalid_prompt",
+        "runtime_missing",
+    }
+)
+TOO_FEW_TOKENS, NO_TEMPLATE = "too_few_tokens", "no_template"
+"""Why a model has not seen the tools that it was offered, as `Result.tools_unseen` says it."""
+CHECK_FAILED = "check_failed"
+"""Why an answer has no verdict, as `Result.not_judged` says it: the check itself broke."""
+TPS_RULE = 2
+"""How `output_tps` is worked out today. Rule 1, without a mark in the record, counted the tokens of the first piece but
+not their time. Rates of two rules are never set side by side."""
+LEAST_LATER_TOKENS = 1 - 1e-6
+"""With less than one token after the first piece there is no rate: dividing by next to nothing tells nothing."""
 SERVER_PARTS = ("load", "queue", "prefill", "decode", "wire")
 
 
@@ -34,6 +55,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: float | None = None
     http_status: int | None = None
     error: str | None = None
+
+
+def was_sent(failure_types: Iterable[str | None]) -> bool:
+    """Whether one of the attempts that ended so got as far as a request: only such a cell tells of
+    its server."""
+    return any(failure_type not in NOTHING_SENT for failure_type in failure_types)
 
 
 class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +101,13 @@ class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call's place in a capacity run: due at `due_us` since its stretch began, and sent `queued_us` later.
 
-    `gaps_us` are the times between the pieces of its answer."""
+    `gaps_us` are the times between the pieces of its answer, `first_share` the share of it that the first one was."""
 
     client: int
     due_us: int
     queued_us: int
     gaps_us: list[int] = []
+    first_share: float | None = None
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -104,8 +132,14 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One cell's outcome. The first block is the schema document's, in its order; the second only adds.
 
-    `server_us` is where the time went, where a server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see.
-    """
+    `tps_rule` is the rule that `output_tps` was worked out by (`TPS_RULE`); null is rule 1, or that there is none.
+    `tools_unseen` is the sign that tools on offer never reached the model: the server counted too few tokens for
+    them (`too_few_tokens`), or its chat template has no place for them (`no_template`); null where a native call was
+    made. `not_judged` is `check_failed` where the check of an answer broke: there is no verdict, `error` says what
+    went wrong, and `rescore` may judge it later. `server_us` is where the time went, where a server tells:
+    `SERVER_PARTS`, and of these `wire` is all it cannot see.
+    `asked` is false for a cell that was recorded without having been sent: it tells nothing of the model or its server.
+    Records of earlier versions do not have it; `was_asked` works it out for them."""
 
     record_type: Literal["result"] = "result"
     run_id: str
@@ -171,6 +205,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     queued_ms: int | None = None
     load: Load | None = None
     node: str | None = None
+    asked: bool | None = None
+    tps_rule: int | None = None
+    tools_unseen: str | None = None
+    not_judged: str | None = None
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether anything was sent; an answer is proof of that, whatever else a record says. A record
+        of an earlier version does not say it: there its attempts tell."""
+        if self.availability_status == "ok":
+            return True
+        if self.asked is not None:
+            return self.asked
+        return was_sent(attempt.failure_type for attempt in self.attempts)
 
     @property
     def target(self) -> Target:

@@ -258,7 +258,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """config.json. `providers` names addresses and key *variables*, never a key.
 
     `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are those of the user.
-    `context` says whose context some prompts were asked in: the folder is then for the user alone.
+    `sampling` has, by target label, what a prompt that asks for nothing of its own is sent with, as it goes on the
+    wire; null is not sent. `prompt_sampling` has the same for the prompts that are sent otherwise, by label and
+    `SUITE/ID`. `context` says whose context some prompts were asked in: the folder is then for the user alone.
     `contexts`, by suite and name, is how prompts that name one begin."""
 
     schema_version: int
@@ -280,6 +282,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     context: str | None = None
     contexts: dict[str, Context] = {}
     capacity: CapacityOptions | None = None
+    prompt_sampling: dict[str, dict[str, dict[str, Any]]] = {}
 
 
 def share_contexts(prompts: Iterable[Prompt]) -> tuple[dict[str, Context], list[Prompt]]:

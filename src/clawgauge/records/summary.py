@@ -69,6 +69,18 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class ToolsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the tools on offer reached the model. Of `n_offered` answered calls that offered some, `n_native` made a
+    native call, which proves it; of the others the server counted too few prompt tokens to have shown them in
+    `n_too_few_tokens`, and its chat template has no place for them in `n_no_template`. `unseen`: it never saw them."""
+
+    n_offered: int
+    n_native: int
+    n_too_few_tokens: int
+    n_no_template: int
+    unseen: bool
+
+
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it. `tier1` (`yes`,
     `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%? `rescued` counts the answers to
@@ -96,6 +108,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     needs: list[Need] = []
     evidence_command: str | None = None
     tier1: str = "cannot_tell"
+    tools_seen: ToolsSeen | None = None
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,13 +156,19 @@ class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a cell ended this way, with one example of the words it came with and what to do."""
+    """How many records ended this way, with one example of the words they came with and what to do. `n_not_asked` of
+    these `n` were never sent: the failure of an earlier call stands for them."""
 
     availability_status: str
     failure_type: str
     n: int
     example: str | None = None
     hint: str | None = None
+    n_not_asked: int = 0
+
+    @property
+    def n_attempted(self) -> int:
+        return self.n - self.n_not_asked
 
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +193,13 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     latency_censored_ms: Percentiles | None = None
     n_eff: float | None = None
     n_asked_judged: int | None = None
+    n_attempted: int | None = None
+    n_not_asked: int = 0
+
+    @property
+    def attempted(self) -> int:
+        """How many cells were asked; an earlier version's summary only says how many have a record."""
+        return self.n_total if self.n_attempted is None else self.n_attempted
 
     @property
     def timed_ms(self) -> Percentiles:
@@ -189,13 +215,16 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
     """Calling and leaving alone in one figure: the mean of both rates, where tools are offered. `k_call` answers made a
     native call where one was wanted, `k_no_call` made none where none was. A model that always calls, or never does,
-    has a `rate` of 0.5. Null where only one of the two was asked for."""
+    has a `rate` of 0.5. Null where only one of the two was asked for. A call that is only written as text is no native
+    call: `text_call` answers hold one where a call was wanted, `text_no_call` where none was."""
 
     n_call: int
     k_call: int
     n_no_call: int
     k_no_call: int
     rate: float | None
+    text_call: int = 0
+    text_no_call: int = 0
 
 
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +252,9 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
     prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
-    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all."""
+    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all. `n_unjudged` answers
+    have no verdict because their check broke: they are part of no rate. `tps_rule` is the rule
+    of `output_tps`; null where there are no rates, and in a summary of an earlier version, which knew rule 1 alone."""
 
     provider: str
     model: str
@@ -281,6 +312,15 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     in_context: list[InContext] = []
     agreement: RateWithInterval | None = None
     n_asked_judged: int | None = None
+    n_attempted: int | None = None
+    n_not_asked: int = 0
+    tps_rule: int | None = None
+    n_unjudged: int = 0
+
+    @property
+    def attempted(self) -> int:
+        """How many cells were asked; an earlier version's summary only says how many have a record."""
+        return self.n_total if self.n_attempted is None else self.n_attempted
 
     @property
     def target(self) -> Target:
@@ -299,6 +339,19 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
         bare = [suite.passes for suite in self.bare]
         asked = self.n_scheduled_judged if self.n_asked_judged is None else self.n_asked_judged
         return (sum(k for k, _ in bare), sum(n for _, n in bare)) if bare else (self.n_passed, asked)
+
+    @property
+    def passes_if_given_up(self) -> tuple[int, int]:
+        """The same; but among the prompts too that have a record and were not asked: of a target that was given up,
+        the few that it answered before that do not stand for the rest."""
+        n_passed, n_asked = self.passes
+        n_planned = self.n_scheduled_judged
+        n_not_asked = self.n_not_asked
+        bare = self.bare
+        if bare:
+            n_planned = sum(suite.n_scheduled_judged for suite in bare)
+            n_not_asked = sum(suite.n_not_asked for suite in bare)
+        return n_passed, max(n_asked, min(n_planned, n_asked + n_not_asked))
 
     @property
     def timed_ms(self) -> Percentiles:
@@ -398,7 +451,8 @@ class TtftFit(msgspec.Struct, frozen=True):
 class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
     nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
-    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens."""
+    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens. `tps_rule` is the rule that times per
+    token go by; null in a summary of an earlier version, which knew rule 1 alone."""
 
     target: str
     mode: str
@@ -413,10 +467,12 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     slo: Slo = Slo()
     swap_ms: dict[str, Percentiles] = {}
+    tps_rule: int | None = None
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """summary.json."""
+    """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of results.jsonl;
+    `figures_sha256` is of all the rest. A reader that finds one of them otherwise makes them anew."""
 
     schema_version: int
     run_id: str
@@ -428,3 +484,6 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[JobVerdict] = []
     context: str | None = None
     capacity: list[CapacitySummary] = []
+    clawgauge_version: str | None = None
+    results_bytes: int | None = None
+    figures_sha256: str | None = None

@@ -70,7 +70,7 @@ def describe_models(
     settings = [settings_of(config, group.target) for group in groups]
     figures = {name: list(map(read, groups, settings)) for name, read in _FIGURES.items()}
     figures = {name: cells for name, cells in figures.items() if set(cells) - {ABSENT, _FREE}}
-    if all(group.n_ok == group.n_total for group in groups):
+    if all(group.n_ok == group.attempted for group in groups):
         figures.pop("answered", None)
     labels = [group.target.label for group in groups]
     names = name_models(labels)
@@ -84,7 +84,7 @@ def describe_models(
     # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
     legend = {job.column: "✓ fit, ✗ not fit, ? cannot tell yet" for job in jobs[:1]}
-    unasked = any(group.n_total < group.n_scheduled for group in groups)
+    unasked = any(group.attempted < group.n_scheduled for group in groups)
     told = ["of the prompts that were asked"] if unasked else []
     told += ["unanswered prompts count as not passed"] if "answered" in figures else []
     legend |= {"pass": f"pass: {'; '.join(told)}"} if told else {}
@@ -140,7 +140,7 @@ def _machine(group: GroupSummary, settings: Mapping[str, Any]) -> str:
 
 # What stands under each heading, of a model and of the settings of its provider.
 _FIGURES: Mapping[str, Callable[[GroupSummary, Mapping[str, Any]], str]] = {
-    "answered": lambda group, _: _share(group.n_ok, group.n_total),
+    "answered": lambda group, _: _share(group.n_ok, group.attempted),
     "tier": lambda group, _: word_tier_mark(group.tool_use.tier, decided=group.tool_use.decided),
     "pass": lambda group, _: _rate(*group.passes),
     "tools": lambda group, _: _share(group.tool_use.k, group.tool_use.n),

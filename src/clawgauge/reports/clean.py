@@ -6,18 +6,11 @@ import re
 import sys
 import unicodedata
 
-from clawgauge.characters import UNSEEN, well_formed
+from clawgauge.characters import CONTROL_SEQUENCES, CONTROLS, UNSEEN, well_formed
 
-# ECMA-48 sequences in their 7-bit and 8-bit forms, then every control character that is left, then what is not seen.
-# Possessive repeats keep this linear on hostile input. A string sequence (OSC, DCS…) must end on its own line:
-# otherwise one stray introducer could hide pages of an answer from whoever reads it.
-_UNSAFE = re.compile(
-    "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+[@-~]"
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\\\|\x9c)"
-    "|\x1b[ -/]*+[0-~]"
-    "|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    f"|{UNSEEN}"
-)
+# Sequences first, then every control character that is left, then what is not seen. `clawgauge.readings` drops all
+# of it too, so that what is put together here has been searched for keys as it is shown.
+_UNSAFE = re.compile(f"{CONTROL_SEQUENCES}|[{CONTROLS}]|{UNSEEN}")
 _LINE_ENDS = re.compile("\r\n|[\x85\u2028\u2029]")
 
 _MARKUP = re.compile(r"[\\|`*~$\[\]]")

@@ -14,7 +14,7 @@ from clawgauge.compare.findings import METRICS, Comparison, Difference, Flip, Pa
 from clawgauge.compare.sides import label_prompt
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, name_models, word_unreadable
+from clawgauge.reports.words import INDICATIVE, LEGEND, name_models, word_unreadable
 from clawgauge.words import ABSENT, format_date, format_money, format_ms, format_p, format_percent, list_names, plural
 
 TESTS = {
@@ -23,13 +23,15 @@ TESTS = {
 }  # fmt: skip
 RATE_TITLES = {
     "objective_pass_rate": "passed", "pass_rate_scheduled": "of planned", "tool_use_rate": "tool use",
-    "restraint": "restraint", "tasks": "tasks", "agreement": "agreement",
+    "restraint": "restraint", "tasks": "tasks", "agreement": "agreement", "in_context": "in context",
 }  # fmt: skip
 SHIFT_TITLES = {"latency_ms": "latency", "ttft_ms": "first token", "output_tokens": "tokens out"}
 FIGURE_TITLES = {
     "p50_ms": "p50 of all", "p95_ms": "p95 of all", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
     "n_error": "errors", "n_timeouts": "timeouts", "n_truncated": "cut by token limit", "cost_usd": "cost",
 }  # fmt: skip
+# What stands above the tables whatever came of it; the other rows only where they changed.
+_ALWAYS_TOLD = ("passed", "latency")
 _DIGITS = {"rate": 3, "tps": 1}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
 _MAX_CELL, _MAX_NAMED, _FEW = 200, 10, 3
@@ -69,18 +71,48 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
 
 
 def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
-    """`passed: fewer in B (llama3.2:3b), no change seen (a, b, c and 2 more)`; and of the latency, where compared."""
+    """`passed: fewer in B (llama3.2:3b), no change seen (a, b, c and 2 more)`, and of the latency, where compared: the
+    verdicts of the tables' rows. Of the other rows those that changed, so that the tables hold no surprise."""
     names = name_models(pair.target_b for pair in pairs)
-    for title, more, less in (("passed", "more in B", "fewer in B"), ("latency", "higher in B", "lower in B")):
-        told: dict[str, list[str]] = {less: [], more: []}
+    for title in (*RATE_TITLES.values(), *SHIFT_TITLES.values()):
+        models_by_word: dict[str, list[str]] = {"fewer in B": [], "lower in B": [], "more in B": [], "higher in B": []}
+        has_changed = False
         for pair in pairs:
-            found = pair.rates.get("objective_pass_rate") if title == "passed" else pair.latency_ms
-            if found is not None:
-                moved = more if (found.difference or 0) > 0 else less
-                word = moved if found.verdict == "changed" else found.verdict.replace("_", " ")
-                told.setdefault(word, []).append(names[pair.target_b])
-        of = {word: f" ({list_names(who, _FEW)})" if len(pairs) > 1 else "" for word, who in told.items() if who}
-        yield from [f"{title}: {', '.join(map(''.join, of.items()))}"] if of else []
+            found = _compared_rows(pair).get(title)
+            if found is None:
+                continue
+            has_changed = has_changed or found.verdict == "changed"
+            models_by_word.setdefault(_word_verdict(title, found), []).append(names[pair.target_b])
+        if title not in _ALWAYS_TOLD and not has_changed:
+            continue
+        parts = []
+        for word, models in models_by_word.items():
+            if models:
+                named = f" ({list_names(models, _FEW)})" if len(pairs) > 1 else ""
+                parts.append(f"{word}{named}")
+        if parts:
+            yield f"{title}: {', '.join(parts)}"
+
+
+def _compared_rows(pair: PairComparison) -> dict[str, Paired]:
+    """What was compared, by the title of its row."""
+    rows: dict[str, Paired] = {}
+    for name, title in RATE_TITLES.items():
+        if name in pair.rates:
+            rows[title] = pair.rates[name]
+    for name, shift in pair.shifts.items():
+        rows[SHIFT_TITLES[name]] = shift
+    return rows
+
+
+def _word_verdict(title: str, found: Paired) -> str:
+    """A row's verdict in the headline: `cannot tell`, `fewer in B`."""
+    if found.verdict != "changed":
+        return found.verdict.replace("_", " ")
+    is_rise = (found.difference or 0) > 0
+    if title == "passed":
+        return "more in B" if is_rise else "fewer in B"
+    return "higher in B" if is_rise else "lower in B"
 
 
 def _findings(pair: PairComparison) -> list[Section]:
@@ -137,7 +169,8 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
             mark = INDICATIVE if figure.name == "p95_ms" and has_thin_tail(pair) else ""
             a, b = (say_figure(figure.name, getattr(figure, side), beyond=side in figure.beyond) for side in "ab")
-            yield f"{FIGURE_TITLES[figure.name]}{mark}", a, b, "", "", "", ""
+            verdict = "" if figure.reason is None else "cannot tell"
+            yield f"{FIGURE_TITLES[figure.name]}{mark}", a, b, "", "", verdict, ""
 
 
 def _verdict(found: Paired) -> tuple[str, str]:
@@ -158,11 +191,7 @@ def _would_be_seen(found: Paired) -> str:
 
 
 def has_thin_tail(pair: PairComparison) -> bool:
-    figures = {figure.name: figure for figure in pair.figures}
-    answered, successes = figures["n_ok"], figures["success_rate_ok"]
-    # Only a successful call has a time: an answer with nothing in it is answered, and not timed.
-    timed = ((answered.a or 0) * (successes.a or 0), (answered.b or 0) * (successes.b or 0))
-    return round(min(timed)) < MIN_SAMPLES_P95
+    return any(figure.name == "p95_ms" and figure.indicative for figure in pair.figures)
 
 
 def _rate(value: float | None, n_trials: int) -> str:
@@ -255,6 +284,8 @@ def closing_notes(comparison: Comparison) -> list[str]:
     notes = ["compared by force although these differ:" if comparison.forced else why, *spoilt] if spoilt else []
     notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
     notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
+    reasons = [figure.reason for pair in comparison.pairs for figure in pair.figures if figure.reason]
+    notes += dict.fromkeys(reasons)
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if targets:
             notes.append(f"only in {letter}: {', '.join(targets)}")

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from clawgauge.history.findings import Coverage, History, Point, Trend
+from clawgauge.history.findings import Coverage, History, Point, RunLine, Trend
 from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95, name_models, word_unreadable
+from clawgauge.reports.words import INDICATIVE, LEGEND, name_models, word_unreadable
 from clawgauge.words import ABSENT, format_beyond, format_date, format_ms, format_rate, list_names, plural
 
 BY_NEWEST = ", each model by its newest run that can tell"
@@ -39,7 +39,7 @@ def describe_history(history: History) -> list[Section]:
         if run.load:
             loads.append((*at, " ".join(run.load)))
         else:
-            runs.append((*at, f"{run.n_ok}/{run.n_scheduled}", _suites(run.suites) or ABSENT, passed))
+            runs.append((*at, _answered(run), _suites(run.suites) or ABSENT, passed))
     # One row per target and set of prompts; two sets that look alike get their form's hash.
     looks = Counter((trend.target, _prompts(trend)) for trend in history.trends)
     trends = [_trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1) for trend in history.trends]
@@ -70,7 +70,7 @@ def list_unreadable(history: History) -> list[str]:
 
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
     latest, best = trend.latest, trend.best
-    thin = latest.p95_ms is not None and latest.n_timed < MIN_SAMPLES_P95 and "p95" not in latest.beyond
+    thin = latest.p95_ms is not None and "p95" in latest.indicative and "p95" not in latest.beyond
     return (
         trend.target,
         f"{_prompts(trend)} #{trend.form}" if alike else _prompts(trend),
@@ -97,6 +97,12 @@ def _time(point: Point, name: Literal["p50", "p95"]) -> str:
     return format_beyond(value_ms) if value_ms and name in point.beyond else format_ms(value_ms)
 
 
+def _answered(part: RunLine | Point) -> str:
+    """`10/11 of 69`: answered and asked, and the plan where not all of it was asked."""
+    answered = f"{part.n_ok}/{part.n_attempted}"
+    return f"{answered} of {part.n_scheduled}" if part.n_attempted < part.n_scheduled else answered
+
+
 def _pass_rate(point: Point) -> str:
     return format_rate(point.n_passed, point.n_asked, point.asked_ci95)
 
@@ -108,7 +114,7 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
     earlier = len(trend.points) - _MAX_SERIES
     title = f"{trend.target} on {_prompts(trend)}" + (f", without {earlier} earlier" if earlier > 0 else "")
     return [
-        (title, point.run_id, f"{point.n_ok}/{point.n_scheduled}", _pass_rate(point), _time(point, "p50"))
+        (title, point.run_id, _answered(point), _pass_rate(point), _time(point, "p50"))
         for point in trend.points[-_MAX_SERIES:]
     ]
 

@@ -13,9 +13,20 @@ from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
-from clawgauge.routing.decision import Decision, Routing, Standing
+from clawgauge.routing.decision import SURE_SHARE, Decision, Routing, Standing
 from clawgauge.secrets import mask_shapes
-from clawgauge.words import ABSENT, format_money, format_ms, format_number, format_percent, format_rate, plural, rounded
+from clawgauge.words import (
+    ABSENT,
+    format_beyond,
+    format_money,
+    format_ms,
+    format_number,
+    format_percent,
+    format_rate,
+    format_short_of,
+    plural,
+    rounded,
+)
 
 _VALUE_CHARS = 400
 _COLUMNS = (
@@ -38,12 +49,15 @@ def _row(place: int, standing: Standing) -> list[str]:
     cost = "local" if evidence.free_of_charge else "unknown"
     if evidence.cost_per_call_usd is not None:
         cost = format_money(evidence.cost_per_call_usd)
-    ranked = [str(place), evidence.label, rounded(standing.score, 3), format_percent(standing.best_share)]
+    p95 = format_number(timed.p95)
+    if timed.p95 is not None and "p95" in timed.beyond:
+        p95 = format_beyond(timed.p95)
+    ranked = [str(place), evidence.label, rounded(standing.score, 3), format_short_of(standing.best_share, SURE_SHARE)]
     return [
         *(ranked if standing.kept else [ABSENT, evidence.label, ABSENT, ABSENT]),
         "{}/{}".format(*group.passes),
         ABSENT if use.tier is None else tier,
-        f"{'> ' if 'p95' in timed.beyond else ''}{format_number(timed.p95)} (n={timed.n})",
+        f"{p95} (n={timed.n})",
         format_number(group.ttft_ms.p50),
         cost,
         "; ".join(standing.removed_by) or ABSENT,
@@ -86,10 +100,13 @@ def describe_forecast(forecast: ChainForecast) -> Section:
     together = f"{forecast.n_answered_together}/{n} answered{low}"
     thin = forecast.n_answered < MIN_SAMPLES_P95
     apart = " on prompts it was not chosen on" if forecast.unseen else ""
+    p95 = _ms(forecast.p95_ms, forecast.p95_ci95, beyond="p95" in forecast.beyond)
+    if thin and "p95" not in forecast.beyond:
+        p95 += INDICATIVE
     rows = [
         ("passes", format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95) + apart),
-        ("p50", _ms(forecast.p50_ms, forecast.p50_ci95)),
-        ("p95", _ms(forecast.p95_ms, forecast.p95_ci95) + (INDICATIVE if thin else "")),
+        ("p50", _ms(forecast.p50_ms, forecast.p50_ci95, beyond="p50" in forecast.beyond)),
+        ("p95", p95),
         ("cost", cost),
         ("answered", f"{forecast.n_answered} of {plural(n, 'paired call')}: {shares}"),
         ("outages", f"{together}, if all on one machine or of one vendor fail together"),
@@ -98,7 +115,9 @@ def describe_forecast(forecast: ChainForecast) -> Section:
     return Section(forecast.label, [figures, Points([LEGEND] if thin else [])])
 
 
-def _ms(value_ms: float | None, ci95: tuple[float, float] | None) -> str:
+def _ms(value_ms: float | None, ci95: tuple[float, float] | None, *, beyond: bool) -> str:
+    if value_ms is not None and beyond:
+        return format_beyond(value_ms)
     return format_ms(value_ms) + (f" (95% {rounded(ci95[0])}–{rounded(ci95[1])})" if ci95 else "")
 
 

@@ -17,6 +17,7 @@ from clawgauge.reports.capacity import describe_capacity
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MAX_EXAMPLE, MAX_HINT, format_measure
+from clawgauge.stats.quantiles import mark_few
 from clawgauge.verdict.jobs import best_first, rate_answers
 from clawgauge.words import ABSENT, format_bytes, format_duration, format_ms, format_number, format_percent, format_rate
 
@@ -194,14 +195,12 @@ def _anatomy(groups: Sequence[GroupSummary]) -> Section:
     return Section("Where the time goes", [_table([group for group in groups if "load" in group.server_ms], _ANATOMY)])
 
 
-def _percentile(measure: str, name: str, part: GroupSummary | SuiteBreakdown) -> str:
-    return format_measure(getattr(part, measure), name, interval=False)
+def _percentile(measure: str, name: str, group: GroupSummary) -> str:
+    return format_measure(getattr(group, measure), name, interval=False)
 
 
-def _p95(suite: SuiteBreakdown) -> str:
-    thin = suite.latency_ms.p95 is not None and suite.n_success < words.MIN_SAMPLES_P95
-    mark = INDICATIVE if thin and suite.latency_censored_ms is None else ""
-    return _percentile("timed_ms", "p95", suite) + mark
+def _suite_time(name: str, suite: SuiteBreakdown) -> str:
+    return format_measure(mark_few(suite.timed_ms), name, interval=False)
 
 
 def _categories(group: GroupSummary) -> Iterator[tuple[str, str, RateWithInterval]]:
@@ -212,7 +211,7 @@ def _categories(group: GroupSummary) -> Iterator[tuple[str, str, RateWithInterva
 
 
 _MODELS: Figures = {
-    "Answered": lambda group: f"{group.n_ok}/{group.n_total}",
+    "Answered": lambda group: f"{group.n_ok}/{group.attempted}",
     "Success": lambda group: format_rate(group.n_success, group.n_ok),
     "Pass rate": lambda group: format_rate(*rate_answers(group)),
     "Pass of asked": lambda group: format_rate(*group.passes),
@@ -252,11 +251,11 @@ _ANATOMY: Figures = {
 }
 _SUITES: Figures = {
     "Suite": lambda suite: one_line(suite.suite, _MAX_NAME) or ABSENT,
-    "Answered": lambda suite: f"{suite.n_ok}/{suite.n_total}",
+    "Answered": lambda suite: f"{suite.n_ok}/{suite.attempted}",
     "Pass rate": lambda suite: format_rate(*rate_answers(suite)),
     "Pass of asked": lambda suite: format_rate(*suite.passes),
-    "p50 ms": partial(_percentile, "timed_ms", "p50"),
-    "p95 ms": _p95,
+    "p50 ms": partial(_suite_time, "p50"),
+    "p95 ms": partial(_suite_time, "p95"),
     "Timeouts": lambda suite: str(suite.n_timeouts),
 }
 _CATEGORIES: Figures = {
@@ -267,7 +266,8 @@ _CATEGORIES: Figures = {
 _FAILURES: Figures = {
     "Status": lambda found: found[1].availability_status,
     "Reason": lambda found: found[1].failure_type,
-    "Prompts": lambda found: f"{found[1].n}/{found[0]}",
+    "Prompts": lambda found: f"{found[1].n_attempted}/{found[0]}",
+    "Not asked": lambda found: str(found[1].n_not_asked),
     "In its words": lambda found: one_line(found[1].example or ABSENT, MAX_EXAMPLE),
     "What to do": lambda found: found[1].hint or ABSENT,
 }
@@ -282,7 +282,7 @@ _RESOURCES: Figures = {
     "Energy": lambda group: ABSENT if group.energy_j is None else f"{say.rounded(group.energy_j)} J",
 }
 _GLANCE: Figures = {
-    "answered": lambda group: f"{group.n_ok}/{group.n_total}",
+    "answered": lambda group: f"{group.n_ok}/{group.attempted}",
     "passed": lambda group: format_rate(*rate_answers(group)),
     "of all": lambda group: "{}/{}".format(*group.passes) if group.passes[1] else ABSENT,
     "n": lambda group: str(group.timed_ms.n),
@@ -294,7 +294,7 @@ _GLANCE: Figures = {
 
 def _failures(groups: Sequence[GroupSummary], refill: str | None) -> list[Part]:
     left = ["Status", "Reason", "In its words", "What to do"]
-    table = _table(groups, _FAILURES, left, lambda group: [(group.n_total, failure) for failure in group.failures])
+    table = _table(groups, _FAILURES, left, lambda group: [(group.attempted, failure) for failure in group.failures])
     if not table.rows:
         return [Prose(["Every recorded prompt was answered."])]
     return [table, *([Prose(["To ask these again:"]), Commands([refill])] if refill else [])]
@@ -388,10 +388,11 @@ def _details(groups: Sequence[GroupSummary]) -> list[Section]:
 def describe_ending(
     summary: RunSummary, config: RunConfig | None, path: Path, refill: str, *, interrupted: bool, verbose: bool = False
 ) -> list[Section]:
-    failed = sum(group.n_total - group.n_ok for group in summary.models)
+    failed = sum(group.attempted - group.n_ok for group in summary.models)
     what = [f"{say.plural(failed, 'call')} not answered"] if failed else []
     # How many, and why, is said among what is worth knowing.
-    what += ["not all was asked"] if any(group.n_total < group.n_scheduled for group in summary.models) else []
+    if any(group.attempted < group.n_scheduled for group in summary.models):
+        what.append("not all was asked")
     missing = [f"{', '.join(what)}; go on with:"] if what and not summary.capacity else []
     first = Prose([*(["interrupted: what was recorded stands"] if interrupted else []), *missing])
     ending = [first, Commands([refill] if missing else []), Prose([f"everything is in {path}"])]

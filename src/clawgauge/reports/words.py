@@ -28,18 +28,33 @@ LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 
 
 
 def verdict_word(result: Result) -> str:
+    if not result.was_asked:
+        return f"not asked ({result.failure_type})"
     if not result.success:
         status = "no answer" if result.availability_status == "ok" else result.availability_status
         return f"{status} ({result.failure_type})"
+    if result.not_judged is not None:
+        return f"no verdict ({result.not_judged})"
     if result.objective_pass is None:
         return "answered"
     return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
 
 
 def word_failure(failure: FailureCount) -> str:
-    said = f": {one_line(failure.example, MAX_EXAMPLE)}" if failure.example else ""
+    example = f": {one_line(failure.example, MAX_EXAMPLE)}" if failure.example else ""
     hint = f" → {one_line(failure.hint, MAX_HINT)}" if failure.hint else ""
-    return f"{failure.n} × {failure.failure_type}{said}{hint}"
+    not_asked = plural(failure.n_not_asked, "prompt")
+    if not failure.n_attempted:
+        return f"{not_asked} not asked, {failure.failure_type}{example}{hint}"
+    after = f" ({not_asked} not asked after it)" if failure.n_not_asked else ""
+    return f"{failure.n_attempted} × {failure.failure_type}{after}{example}{hint}"
+
+
+def word_given_up(n_calls: int, resume: str) -> str:
+    """What an ending lost of the calls that were made; `resume` is the command that asks them again."""
+    if n_calls == 1:
+        return f"1 call was given up, in flight or with an answer that was not written: {resume} asks it again"
+    return f"{n_calls} calls were given up, in flight or with answers that were not written: {resume} asks them again"
 
 
 def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
@@ -100,7 +115,12 @@ def word_balance(balance: CallBalance | None) -> str:
         return ""
     uncalled_for = format_rate(balance.n_no_call - balance.k_no_call, balance.n_no_call)
     called = f"made where one was wanted {format_rate(balance.k_call, balance.n_call)}, where none was {uncalled_for}"
-    return f"native calls: {called} (balance of the two {format_percent(balance.rate)})"
+    text = f"native calls: {called} (balance of the two {format_percent(balance.rate)})"
+    if balance.text_call or balance.text_no_call:
+        wanted = format_rate(balance.text_call, balance.n_call)
+        unwanted = format_rate(balance.text_no_call, balance.n_no_call)
+        text += f"; calls written as text: {wanted} where one was wanted, {unwanted} where none was"
+    return text
 
 
 def context_rows(summary: RunSummary) -> list[list[str]]:
@@ -171,9 +191,11 @@ def word_median(group: GroupSummary) -> str:
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
     """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
     unreadable = [f"{word_unreadable(n)}."] if (n := summary.n_unreadable_lines) else []
-    if not any(group.n_total for group in summary.models):
+    if not any(group.attempted for group in summary.models):
         scheduled = sum(group.n_scheduled for group in summary.models)
         notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
+        for group in summary.models:
+            notes += [f"{one_line(group.target.label, _NAME_CHARS)}: {word_failure(one)}" for one in group.failures]
         return [Finding("What came of it?", "This run recorded no call.", notes + unreadable)]
     if summary.capacity:
         loads = [(one_line(entry.target, _NAME_CHARS), word_capacity(entry)) for entry in summary.capacity]
@@ -192,15 +214,16 @@ class _Model(NamedTuple):
 
     @property
     def is_passing(self) -> bool:
-        """Of all that was asked: a model that is down most of the time is quick to no purpose."""
-        k, n = self.figures.passes
+        """Of all its prompts: a model that is down most of the time, or was given up, is quick to no purpose."""
+        k, n = self.figures.passes_if_given_up
         return n > 0 and k / n >= PASSING_RATE
 
     @property
     def passes(self) -> str:
-        if not self.figures.n_judged:
+        k, n, ci95 = rate_answers(self.figures)
+        if not n:
             return "nothing judged"
-        judged = format_rate(*rate_answers(self.figures))
+        judged = format_rate(k, n, ci95)
         return "{} of its judged answers, {}/{} of what was asked".format(judged, *self.figures.passes)
 
 
@@ -228,7 +251,7 @@ def _fastest(models: Sequence[_Model]) -> Finding:
     question = "Which is the fastest that passes?"
     timed = sorted((m for m in models if math.isfinite(pace_ms(m.figures))), key=lambda m: pace_ms(m.figures))
     passing = [model for model in timed if model.is_passing]
-    bar = f"{format_percent(PASSING_RATE)} of what was asked"
+    bar = f"{format_percent(PASSING_RATE)} of its prompts"
     if not timed:
         return Finding(question, "None: no model answered most of its calls.", [])
     if not passing:
@@ -246,18 +269,29 @@ def _fastest(models: Sequence[_Model]) -> Finding:
 def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list[str]) -> Finding:
     question = "What failed, and why?"
     groups = [model.figures for model in models]
-    n_total, n_judged = sum(g.n_total for g in groups), sum(g.n_judged for g in groups)
-    silent, wrong = n_total - sum(g.n_success for g in groups), n_judged - sum(g.n_passed for g in groups)
-    if not silent and not wrong:
-        return Finding(question, f"Nothing: {plural(n_total, 'call')}, all answered, none failed.", unreadable)
-    parts = [f"{wrong} of {plural(n_judged, 'judged answer')} failed" if wrong else "No judged answer failed"]
-    parts += [f"{silent} of {plural(n_total, 'call')} brought no answer" if silent else "every call was answered"]
+    n_attempted = sum(g.attempted for g in groups)
+    n_not_asked = sum(g.n_not_asked for g in groups)
+    n_judged = sum(g.n_judged for g in groups)
+    silent = n_attempted - sum(g.n_success for g in groups)
+    wrong = n_judged - sum(g.n_passed for g in groups)
+    n_unjudged = sum(g.n_unjudged for g in groups)
+    if not silent and not wrong and not n_not_asked and not n_unjudged:
+        return Finding(question, f"Nothing: {plural(n_attempted, 'call')}, all answered, none failed.", unreadable)
+    # These are calls to look at; a model's rates leave out those in the user's own context.
+    inside = ", those in your own context included" if any(group.bare for group in groups) else ""
+    parts = [f"{wrong} of {plural(n_judged, 'judged answer')} failed{inside}" if wrong else "No judged answer failed"]
+    parts += [f"{silent} of {plural(n_attempted, 'call')} brought no answer" if silent else "every call was answered"]
+    if n_not_asked:
+        parts.append(f"{plural(n_not_asked, 'prompt was', 'prompts were')} not asked")
+    if n_unjudged:
+        parts.append(f"{plural(n_unjudged, 'answer has', 'answers have')} no verdict because the check broke")
     notes = []
     if violations:
         common = [(word_violation(code), n) for code, n in violations.most_common(_MAX_NAMED)]
         notes.append(f"Most often: {'; '.join(f'{one_line(words, 60)} ({n})' for words, n in common)}.")
     # The commonest ways of not answering, each with who, how often, the server's words and the way out.
-    counted = sorted(((f.n, m.name, f) for m in models for f in m.figures.failures), key=lambda found: -found[0])
+    failures = [(f.n_attempted, m.name, f) for m in models for f in m.figures.failures]
+    counted = sorted(failures, key=lambda found: -found[0])
     notes += [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
     rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
     notes += [f"{plural(rest, 'more call')} ended in other ways."] if rest else []
@@ -265,8 +299,12 @@ def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list
 
 
 def describe_run(summary: RunSummary) -> str:
-    n_total, n_ok = sum(g.n_total for g in summary.models), sum(g.n_ok for g in summary.models)
-    parts = [plural(len(summary.models), "model"), plural(n_total, "call"), f"{n_ok} answered"]
+    n_attempted = sum(group.attempted for group in summary.models)
+    n_not_asked = sum(group.n_not_asked for group in summary.models)
+    n_ok = sum(group.n_ok for group in summary.models)
+    parts = [plural(len(summary.models), "model"), plural(n_attempted, "call"), f"{n_ok} answered"]
+    if n_not_asked:
+        parts.append(f"{plural(n_not_asked, 'prompt')} not asked")
     if summary.run_wall_clock_ms is not None:
         parts.append(format_duration(summary.run_wall_clock_ms))
     return " · ".join(parts)

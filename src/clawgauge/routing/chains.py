@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
-from clawgauge.records import PromptKey
+from clawgauge.records import Percentiles, PromptKey
 from clawgauge.routing.decision import Decision, Policy
 from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
 from clawgauge.stats.proportions import Interval, wilson_interval
 from clawgauge.stats.quantiles import describe, percentile
-from clawgauge.summary.rates import PooledRate, pool_rate
+from clawgauge.summary.groups import BEYOND_MS
+from clawgauge.summary.rates import MAX_MS, PooledRate, pool_rate, to_censored
 
 Chain: TypeAlias = tuple[Evidence, ...]
 
@@ -23,11 +24,14 @@ _MAX_CANDIDATES, _MAX_LENGTH, _HALVINGS = 8, 3, 3
 
 
 class Walk(NamedTuple):
+    """A prompt's way through a chain. `timed_out`: nobody answered, and somebody was waited for in vain."""
+
     answered: bool
     passed: bool | None
     waited_ms: int
     cost_usd: float | None
     place: int
+    timed_out: bool = False
 
 
 # The first member's call of a prompt, which tells its family and whether it is judged, and the prompt's way.
@@ -41,7 +45,8 @@ class ChainForecast:
     """What the chain would have done on the prompts all its members were asked. `answered_by` counts who answered.
     `n_answered_together` is how many would be answered if all on one machine, or of one vendor, failed together, and
     `answered_low` the lower end of that share: calls that were made apart cannot show an outage that is shared. With
-    `unseen` the passes are of prompts that had no part in choosing the chain."""
+    `unseen` the passes are of prompts that had no part in choosing the chain. Prompts that timed out to the end took
+    longer than any answer: a percentile that is `beyond` lies among them, and is longer than it says."""
 
     chain: Chain
     n_cells: int
@@ -59,6 +64,7 @@ class ChainForecast:
     n_answered_together: int
     answered_low: float | None
     unseen: bool = False
+    beyond: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -99,7 +105,7 @@ def forecast(chain: Chain) -> ChainForecast:
     walked = [(first[name], _walk(chain, name)) for name in names]
     walks = [walk for _, walk in walked]
     answered = [walk for walk in walks if walk.answered]
-    rate, spread = _pass_rate(walked), describe([float(walk.waited_ms) for walk in answered])
+    rate, spread = _pass_rate(walked), _describe_waits(walks)
     # Of those that fail together the first to be asked speaks for all.
     apart = {one.fails_with: one for one in reversed(chain)}.values()
     together = pool_rate((first[name].family, any(one.cells[name].answered for one in apart), 1) for name in names)
@@ -109,7 +115,23 @@ def forecast(chain: Chain) -> ChainForecast:
         p95_ci95=spread.p95_ci95, cost_per_call_usd=mean_or_none([walk.cost_usd for walk in walks]),
         answered_by=tuple(sum(walk.place == place for walk in answered) for place in range(len(chain))),
         n_answered_together=together.k, answered_low=together.ci95[0] if together.ci95 else None,
+        beyond=tuple(name for name in ("p50", "p95") if name in spread.beyond),
     )  # fmt: skip
+
+
+def _describe_waits(walks: Sequence[Walk]) -> Percentiles:
+    """How long an answer took, timeouts counted as longer than any."""
+    waits_ms = [float(wait_ms) for wait_ms in _censored_waits(walks)]
+    cut_off_ms = min((walk.waited_ms for walk in walks if walk.timed_out), default=None)
+    return to_censored(describe(waits_ms), cut_off_ms)
+
+
+def _censored_waits(walks: Iterable[Walk]) -> Iterator[int]:
+    for walk in walks:
+        if walk.answered:
+            yield walk.waited_ms
+        elif walk.timed_out:
+            yield BEYOND_MS
 
 
 def _pass_rate(walked: Iterable[Walked]) -> PooledRate:
@@ -160,7 +182,10 @@ def _rank(chain: Chain, walked: Sequence[Walked], policy: Policy) -> Place | Non
     """A chain's place on some of the calls; None where it breaks a limit, now that it adds times and costs up."""
     limits = policy.limits
     cost = mean_or_none([walk.cost_usd for _, walk in walked])
-    p95_ms = percentile(sorted(walk.waited_ms for _, walk in walked if walk.answered), 0.95)
+    p95_ms = percentile(sorted(_censored_waits(walk for _, walk in walked)), 0.95)
+    if p95_ms is not None and p95_ms > MAX_MS:
+        # Among the timeouts it breaks every limit, and any other chain is faster.
+        p95_ms = math.inf
     for value, most in (
         (p95_ms, limits.max_p95_ms),
         (cost, limits.max_cost_per_call_usd),
@@ -175,11 +200,13 @@ def _rank(chain: Chain, walked: Sequence[Walked], policy: Policy) -> Place | Non
 
 def _walk(chain: Sequence[Evidence], name: CellName) -> Walk:
     waited, cost = 0, 0.0
+    timed_out = False
     for place, evidence in enumerate(chain):
         cell = evidence.cells[name]
         waited, cost = waited + cell.waited_ms, cost + (cell.cost_usd or 0.0)
+        timed_out = timed_out or cell.cut_off_ms is not None
         if cell.answered:
             # A call that failed before it was answered is not billed; one that answered at an unknown price is unknown.
             known = cell.cost_usd is not None or evidence.free_of_charge
             return Walk(True, cell.passed, waited, cost if known else None, place)
-    return Walk(False, None, waited, cost, len(chain) - 1)
+    return Walk(False, None, waited, cost, len(chain) - 1, timed_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -12,15 +12,16 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from clawgauge.errors import ConfigError
-from clawgauge.records import Fit, JobVerdict, PromptKey
-from clawgauge.routing.evidence import Evidence
+from clawgauge.records import Fit, JobVerdict, Percentiles, PromptKey
+from clawgauge.routing.evidence import Cell, Evidence
 from clawgauge.secrets import MASK
 from clawgauge.small_file import read_toml
 from clawgauge.stats.proportions import lower_end
 from clawgauge.stats.tiers import effective_counts
+from clawgauge.summary.groups import BEYOND_MS
 from clawgauge.summary.tool_use import word_lacking
 from clawgauge.verdict.jobs import BUILT_IN, FIT_ORDER, HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, MAIN_AGENT, judge_jobs
-from clawgauge.words import format_ms, format_percent, list_names, plural, word_unasked
+from clawgauge.words import format_beyond, format_ms, format_percent, format_short_of, list_names, plural, word_unasked
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
@@ -116,9 +117,15 @@ def cite(evidence: Evidence) -> str:
     tier += f" (caution: {tool_use.caution})" if tool_use.caution else ""
     passed, timed = "passed {}/{}".format(*group.passes), group.timed_ms
     passed += f"; {words}" if (words := word_agreement(evidence)) else ""
-    over = "over " if "p95" in timed.beyond else ""
-    p95 = "p95 not measured" if timed.p95 is None else f"p95 {over}{format_ms(timed.p95)}"
+    p95 = "p95 not measured" if timed.p95 is None else f"p95 {_word_p95(timed)}"
     return f"{evidence.label}: {tier}; {passed}; {p95} (n={timed.n}); run {evidence.run_id}"
+
+
+def _word_p95(times: Percentiles) -> str:
+    """`1250 ms`, or `> 120 s` where it lies among the timeouts."""
+    if times.p95 is not None and "p95" in times.beyond:
+        return format_beyond(times.p95)
+    return format_ms(times.p95)
 
 
 def word_agreement(evidence: Evidence) -> str:
@@ -164,7 +171,7 @@ class Decision:
     def tie(self) -> str | None:
         if not self.tied:
             return None
-        shares = {one.evidence.label: format_percent(one.best_share) for one in self.standings}
+        shares = {one.evidence.label: format_short_of(one.best_share, SURE_SHARE) for one in self.standings}
         named = ", ".join(f"{label} ({shares[label]})" for label in self.tied)
         first = self.tied[0]
         why = f"{first} stays: it is in use" if first in self.in_use else f"{first} has the higher score, no more"
@@ -203,7 +210,7 @@ def word_places(placed: Iterable[tuple[Standing, str]]) -> list[str]:
             told = word_lacking(use.needs) or f"a caution stands; {use.caution}"
         if one.main.fit != "yes" or without or use.caution:
             alike.setdefault((without, told), []).append(one.evidence.label)
-        if unasked := word_unasked(one.evidence.group.n_total, one.evidence.group.n_scheduled):
+        if unasked := word_unasked(one.evidence.group.attempted, one.evidence.group.n_scheduled):
             alike.setdefault((" by a run that was cut short", unasked), []).append(one.evidence.label)
     return [
         f"{list_names(labels, len(labels))} {'is' if len(labels) == 1 else 'are'} placed{without}: {told}"
@@ -230,17 +237,18 @@ def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
     tool_use, cost = group.tool_use, evidence.cost_per_call_usd
     for name, (k, n), least in (
         ("pass rate", group.passes, limits.min_pass_rate),
-        ("answered", (group.n_success, group.n_total), limits.min_answered_rate),
+        ("answered", (group.n_success, group.attempted), limits.min_answered_rate),
     ):
         if least is not None and (not n or k / n < least):
             measured = f"{format_percent(k / n)} of {n}" if n else "not measured"
             yield f"{name} {measured}, wanted at least {format_percent(least)}"
     first = ("first token p95", group.ttft_ms, limits.max_ttft_p95_ms)
     for name, figures, most in (("p95", timed, limits.max_p95_ms), first):
+        if most is None:
+            continue
         # A figure that lies among the timeouts is more than it says, and how much more nobody knows.
-        over = "over " if "p95" in figures.beyond else ""
-        if most is not None and (figures.p95 is None or figures.p95 > most or over):
-            measured = "not measured" if figures.p95 is None else f"{over}{format_ms(figures.p95)} (n={figures.n})"
+        if figures.p95 is None or figures.p95 > most or "p95" in figures.beyond:
+            measured = "not measured" if figures.p95 is None else f"{_word_p95(figures)} (n={figures.n})"
             yield f"{name} {measured}, wanted at most {format_ms(most)}"
     if limits.max_tier is not None and (tool_use.tier is None or tool_use.tier > limits.max_tier):
         yield f"{tool_use.label}, wanted Tier {limits.max_tier} or better"
@@ -262,18 +270,23 @@ class Scores:
         self._n_verdicts, self._n_tools = effective.trials if effective else 0.0, tool_use.n_eff or tool_use.n
         self._verdicts = [(family, *cluster) for family, cluster in evidence.verdicts.items()]
         self._tools = [(cell.family, int(cell.used_tool), 1) for cell in cells if cell.used_tool is not None]
-        self._times_ms = _descending((cell.waited_ms, cell.family) for cell in cells if cell.answered)
+        self._times_ms = _descending(_censored_times(cells))
         self._ttfts_ms = _descending((cell.ttft_ms, cell.family) for cell in cells if cell.ttft_ms is not None)
         self._cost = 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
         passed = effective.passes / effective.trials if effective else None
-        self.measured = self._score(passed, tool_use.rate, group.latency_ms.p95, group.ttft_ms.p50)
+        timed = group.timed_ms
+        p95_ms = None if "p95" in timed.beyond else timed.p95
+        self.measured = self._score(passed, tool_use.rate, p95_ms, group.ttft_ms.p50)
         self.families = {*evidence.verdicts, *(cell.family for cell in cells)}
         self.n_steps = 1 + len(self._verdicts) + len(self._tools) + len(self._times_ms) + len(self._ttfts_ms)
 
     def over(self, drawn: Drawn) -> dict[str, float]:
         passed, used = _drawn_rate(self._verdicts, drawn), _drawn_rate(self._tools, drawn)
-        times = _drawn_percentile(self._times_ms, drawn, 0.95), _drawn_percentile(self._ttfts_ms, drawn, 0.50)
-        return self._score(passed, used, *times)
+        p95_ms = _drawn_percentile(self._times_ms, drawn, 0.95)
+        if p95_ms == BEYOND_MS:
+            # Among the timeouts: nobody knows how long it is, and a short deadline must not make it look short.
+            p95_ms = None
+        return self._score(passed, used, p95_ms, _drawn_percentile(self._ttfts_ms, drawn, 0.50))
 
     def _score(self, passed: _Figure, used: _Figure, p95_ms: _Figure, ttft_ms: _Figure) -> dict[str, float]:
         rates = {"pass_rate": lower_end(passed, self._n_verdicts), "tool_use": lower_end(used, self._n_tools)}
@@ -305,6 +318,15 @@ def _drawn_rate(clusters: Iterable[tuple[PromptKey, int, int]], drawn: Drawn) ->
     weighed = [(drawn[family] * k, drawn[family] * n) for family, k, n in clusters]
     trials = sum(n for _, n in weighed)
     return sum(k for k, _ in weighed) / trials if trials else None
+
+
+def _censored_times(cells: Iterable[Cell]) -> Iterator[tuple[int, PromptKey]]:
+    """The time of every answer, and of every timeout a time that is longer than any answer's."""
+    for cell in cells:
+        if cell.cut_off_ms is not None:
+            yield BEYOND_MS, cell.family
+        elif cell.latency_ms is not None:
+            yield cell.latency_ms, cell.family
 
 
 def _descending(times: Iterable[tuple[int, PromptKey]]) -> list[tuple[int, PromptKey]]:

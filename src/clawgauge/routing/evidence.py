@@ -27,7 +27,8 @@ CellName: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One call, as far as a chain of models would feel it; None is what is not known, or of no concern to a tier."""
+    """One call, as far as a chain of models would feel it; None is what is not known, or of no concern to a tier.
+    `latency_ms` is the time of an answer alone, without retries; `cut_off_ms` is when a call timed out."""
 
     answered: bool
     judged: bool
@@ -37,11 +38,15 @@ class Cell:
     ttft_ms: int | None
     used_tool: bool | None
     family: PromptKey
+    latency_ms: int | None = None
+    cut_off_ms: int | None = None
+    is_unjudged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One target in one run, and what config.json says of its provider; `verdicts` are of all that was asked."""
+    """One target in one run, and what config.json says of its provider. `cells` and `verdicts` are of all that was
+    asked, but for prompts inside the user's own context: the bare ones judge a model."""
 
     target: Target
     run_id: str
@@ -93,16 +98,21 @@ class _Calls:
 
     def add(self, rows: list[Row], offsets: Sequence[int]) -> None:
         for row in rows:
+            if not row.was_asked:
+                continue
             target, cost = row.target, row.cost_usd
             if cost is None and (price := self._price_of(target)) is not None:
                 cost = cost_usd(price, Tokens(row.input_tokens, row.output_tokens, row.cached_tokens))
-            counts = row.availability_status == "ok" and bool(row.expected_tools)
+            counts = row.availability_status == "ok" and bool(row.expected_tools) and row.not_judged is None
             # What a user waited for a call, retries and all; the call alone where the record does not say.
             waited_ms = (row.e2e_ms or 0) if row.total_ms is None else row.total_ms
             self._cells.setdefault(target, {})[row.suite, row.prompt_id, row.repeat] = Cell(
                 answered=row.succeeded, judged=False, passed=row.objective_pass if row.succeeded else None,
                 waited_ms=waited_ms, cost_usd=cost, ttft_ms=row.ttft_ms if row.succeeded else None,
                 used_tool=row.tool_use_success if counts else None, family=row.prompt,
+                latency_ms=row.e2e_ms if row.succeeded else None,
+                cut_off_ms=row.e2e_ms if row.failure_type == "timeout" else None,
+                is_unjudged=row.not_judged is not None,
             )  # fmt: skip
             if row.model_reported:
                 self.reported.setdefault(target, set()).add(row.model_reported)
@@ -116,7 +126,8 @@ class _Calls:
         found = {}
         for name, cell in self._cells.get(target, {}).items():
             used, family = cell.used_tool if pool is None or cell.family in pool else None, schedule.family(cell.family)
-            found[name] = replace(cell, judged=cell.family in schedule.judged, used_tool=used, family=family)
+            judged = cell.family in schedule.judged and not cell.is_unjudged
+            found[name] = replace(cell, judged=judged, used_tool=used, family=family)
         return found
 
 
@@ -145,10 +156,14 @@ def gather_evidence(folders: Sequence[Path], prices: PriceTable) -> tuple[list[E
 def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) -> Evidence:
     target, settings = group.target, settings_of(run.config, group.target)
     cells = calls.of(target)
-    if group.cost is None and prices.usd_per_kwh is not None and group.energy_j is not None and group.n_total:
+    if group.cost is None and prices.usd_per_kwh is not None and group.energy_j is not None and group.attempted:
         # Spread evenly: a machine's counters know the machine, not the call.
-        usd = group.energy_j / _JOULES_PER_KWH * prices.usd_per_kwh / group.n_total
+        usd = group.energy_j / _JOULES_PER_KWH * prices.usd_per_kwh / group.attempted
         cells = {name: replace(cell, cost_usd=usd) for name, cell in cells.items()}
+    cost_per_call_usd = mean_or_none([cell.cost_usd for cell in cells.values() if cell.answered])
+    if run.config is not None:
+        in_context = {prompt.key for prompt in run.config.prompts if prompt.in_context}
+        cells = {name: cell for name, cell in cells.items() if name[:2] not in in_context}
     reported, kind = calls.reported.get(target, set()), str(settings.get("type"))
     wanted, probes = plain_model(kind, target.model), run.inventory.providers if run.inventory else []
     listed = (model for probe in probes if probe.provider == target.provider for model in probe.models)
@@ -156,7 +171,7 @@ def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) 
         target=target, run_id=run.run_id, group=group, settings=settings, local=is_local(settings), cells=cells,
         model_info=next((model for model in listed if plain_model(kind, model.name) == wanted), None),
         model_reported=next(iter(reported)) if len(reported) == 1 else None,
-        cost_per_call_usd=mean_or_none([cell.cost_usd for cell in cells.values() if cell.answered]),
+        cost_per_call_usd=cost_per_call_usd,
         verdicts=cluster((cell.family, cell.passed is True, 1) for cell in cells.values() if cell.judged),
         jobs=run.config.jobs if run.config else {},
     )  # fmt: skip

@@ -11,7 +11,8 @@ from clawgauge.routing.evidence import Evidence
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.words import format_ms
 
-# Room above the slowest calls seen: a timeout at the very p99 would cut off one call in a hundred that was on its way.
+# Of the answers alone: what hung in the run is what a timeout is there to cut off. Room above the
+# slowest of them: a timeout at the very p99 would cut off one call in a hundred that was on its way.
 TIMEOUT_FACTOR = 2.0
 MIN_TIMEOUT_S = 5
 # LiteLLM puts a variable's value in the place of any text that begins so, and knows no escape.
@@ -40,7 +41,7 @@ def litellm_config(decision: Decision) -> Routing:
             rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
             thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
             n_success = evidence.group.n_success
-            timed = f"timeout {timeout_s} s ({rule}; p99 {format_ms(p99_ms)}{thin}, n={n_success})"
+            timed = f"timeout {timeout_s} s ({rule}; p99 of the answers {format_ms(p99_ms)}{thin}, n={n_success})"
         key_env = evidence.settings.get("api_key_env")
         if evidence.provider_type == "openai_chat" or vendor_of(evidence.settings) is None:
             routing.notes += address_notes(evidence.label, params["api_base"], key_env)

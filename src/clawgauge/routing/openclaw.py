@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyjson5
 
 from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
 from clawgauge.prices import vendor_of
 from clawgauge.records import CapacitySummary
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
@@ -36,6 +37,7 @@ _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
 _ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
 _ODD = re.compile(r"[^a-z0-9_-]+")
 MAX_LEVELS = 100  # of a configuration: nobody writes a tenth of it
+_LIMITS = SETTINGS_LIMITS._replace(depth=None)  # its decoder counts the levels
 DENY_ALL = ["*"]
 # What acts on the machine or starts others that do; reading, searching and answering stay.
 DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
@@ -322,8 +324,11 @@ def _shown(value: Any) -> str:
 def read_openclaw(path: Path) -> dict[str, Any]:
     """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
     try:
-        text = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json").decode("utf-8-sig")
-        found = pyjson5.decode(text, MAX_LEVELS)
+        data = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json")
+        excess = find_excess(data, _LIMITS, "json5")
+        if excess is not None:
+            raise ConfigError(f"{path} holds {excess}; that is no openclaw.json")
+        found = pyjson5.decode(data.decode("utf-8-sig"), MAX_LEVELS)
     except UnfitFile as unfit:
         raise ConfigError(f"cannot read {path}: {unfit}") from None
     except pyjson5.Json5NestingTooDeep:

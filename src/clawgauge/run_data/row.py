@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 import msgspec
 
 from clawgauge.journal import CellKey, RunReader
-from clawgauge.records import Load, PromptKey, Status, Target
+from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, TOOLS_DROPPED, Load, PromptKey, Status, Target
+from clawgauge.records.result import was_sent
 
 # Whatever a damaged line claims, a count or a time is not below nothing and has to fit the 64-bit columns it is kept
 # in; beyond, it is unknown.
@@ -47,6 +48,7 @@ class TimingsRow(msgspec.Struct, frozen=True, gc=False):
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     status: str = "ok"
     waited_ms: Whole = 0
+    failure_type: str | None = None
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -81,7 +83,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timings_us: TimingsRow | None = None
     output_tps: Amount | None = None
     total_ms: Whole | None = None
-    attempts: tuple[AttemptRow, ...] = ()
+    attempts: tuple[AttemptRow, ...] | None = None
     streamed: Unread = None
     cold_start: bool | None = None
     finish_reason: str | None = None
@@ -111,6 +113,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queued_ms: Unread = None
     load: Load | None = None
     node: Unread = None
+    asked: bool | None = None
+    tps_rule: Whole | None = None
+    tools_unseen: str | None = None
+    not_judged: str | None = None
+
+    @property
+    def was_asked(self) -> bool:
+        """As `Result.was_asked`; a record that says nothing of its attempts counts as asked."""
+        if self.availability_status == "ok":
+            return True
+        if self.asked is not None:
+            return self.asked
+        if self.attempts is None:
+            return True
+        return was_sent(attempt.failure_type for attempt in self.attempts)
 
     @property
     def target(self) -> Target:
@@ -167,9 +184,15 @@ def text_format(channel: str) -> str:
     return channel.removeprefix("text:")
 
 
-def is_call(kind: str) -> bool:
-    """Whether an answer whose calls came this way meant to act; a malformed call is a call."""
-    return kind in (NATIVE, TEXT, MALFORMED)
+def called_by(row: Row) -> str:
+    """How an answer to a prompt that offers tools called one: `native`, `text` or `none`. A native call, malformed or
+    not, is a call; one that is only written as text is counted apart; a command in prose is none."""
+    kinds = {channel_kind(call.channel) for call in row.tool_invocations}
+    if not kinds and row.tool_channel is not None:
+        kinds = {channel_kind(row.tool_channel)}
+    if NATIVE in kinds or MALFORMED in kinds:
+        return NATIVE
+    return TEXT if TEXT in kinds else NONE
 
 
 def answer_channel(row: Row) -> str:
@@ -178,6 +201,28 @@ def answer_channel(row: Row) -> str:
         return channel_kind(row.tool_channel)
     kinds = {channel_kind(call.channel) if call.valid else MALFORMED for call in row.tool_invocations}
     return next((kind for kind in (NATIVE, TEXT, MALFORMED, MENTION) if kind in kinds), NONE)
+
+
+def made_native_call(row: Row) -> bool:
+    """Whether an answer has a call that came natively, right or malformed."""
+    return row.tool_channel == NATIVE or any(call.channel == NATIVE for call in row.tool_invocations)
+
+
+def find_tools_unseen(row: Row) -> str | None:
+    """Why the model cannot have seen the tools that a call offered, as a code; None where nothing says so.
+
+    A native call proves that it saw them. Records of earlier versions have no code: there the warning is the sign,
+    unless the server's count was 0, which is none."""
+    if not row.tools_offered or made_native_call(row):
+        return None
+    if row.tools_unseen is not None:
+        return row.tools_unseen
+    for warning in row.warnings:
+        if warning.startswith(TOOLS_DROPPED):
+            if "template" in warning:
+                return NO_TEMPLATE
+            return TOO_FEW_TOKENS if row.input_tokens != 0 else None
+    return None
 
 
 def count_flagged(timings: Iterable[TimingsRow]) -> int:

@@ -95,14 +95,30 @@ class Schedule:
     def missing(self, target: Target, recorded: Mapping[PromptKey, int]) -> int:
         return self._cells(target, recorded, self.prompts | recorded.keys()) - sum(recorded.values())
 
-    def cover(self, target: Target, made: Mapping[PromptKey, int], n_spared: int, suite: str | None = None) -> Coverage:
-        """The cells of `target`, in `suite` if given; cells not needed are missing ones, and are not scheduled."""
-        prompts = {prompt for prompt in self.prompts | made.keys() if suite in (None, prompt[0])}
-        n_planned, n_judged = (self._cells(target, made, some) for some in (prompts, prompts & self.judged))
-        n_asked, n_asked_judged = (sum(made.get(p, 0) for p in some) for some in (prompts, prompts & self.judged))
-        left_out = min(n_spared, n_planned - n_asked)
-        scheduled_judged = n_judged - min(left_out, n_judged - n_asked_judged)
-        return Coverage(n_planned - left_out, scheduled_judged, left_out, n_asked_judged)
+    def cover(
+        self,
+        target: Target,
+        recorded: Mapping[PromptKey, int],
+        asked: Mapping[PromptKey, int],
+        n_spared: int,
+        suite: str | None = None,
+    ) -> Coverage:
+        """The cells of `target`, in `suite` if given. Cells not needed are missing ones, and are not scheduled. Of the
+        `recorded` cells some may not have been `asked`: those are scheduled all the same."""
+        prompts = {prompt for prompt in self.prompts | recorded.keys() if suite in (None, prompt[0])}
+        judged = prompts & self.judged
+        n_planned = self._cells(target, recorded, prompts)
+        n_planned_judged = self._cells(target, recorded, judged)
+        n_recorded = sum(recorded.get(prompt, 0) for prompt in prompts)
+        n_recorded_judged = sum(recorded.get(prompt, 0) for prompt in judged)
+        n_left_out = min(n_spared, n_planned - n_recorded)
+        n_left_out_judged = min(n_left_out, n_planned_judged - n_recorded_judged)
+        return Coverage(
+            n_scheduled=n_planned - n_left_out,
+            n_scheduled_judged=n_planned_judged - n_left_out_judged,
+            n_not_needed=n_left_out,
+            n_asked_judged=sum(asked.get(prompt, 0) for prompt in judged),
+        )
 
     def without_skipped(self, events: Iterable[Event], target: Target) -> Schedule:
         """The plan without the prompts that a target was not to be asked, as the last stretch of the run tells."""

@@ -120,8 +120,9 @@ class CallBudget:
         self.spent += 1
 
     def learn(self, result: Result) -> None:
-        # One without an attempt was recorded as unavailable without having been sent.
-        self.spent -= not result.attempts
+        # A cell that was recorded without having been sent costs nothing.
+        if not result.was_asked:
+            self.spent -= 1
 
 
 class CostBudget:
@@ -228,7 +229,8 @@ class TierSearch:
     def learn(self, result: Result) -> None:
         """Count an answer to a prompt of the pool; what was not answered is no evidence."""
         self._n_recorded += 1
-        self._count(result.prompt, result.tool_use_success if result.availability_status == "ok" else None)
+        is_evidence = result.availability_status == "ok" and result.not_judged is None
+        self._count(result.prompt, result.tool_use_success if is_evidence else None)
 
     def _count(self, key: PromptKey, passed: bool | None) -> None:
         family = self.families.get(key)
@@ -289,6 +291,11 @@ class Agenda:
         """How many cells would be asked from here, if no answer changed that."""
         lefts = [left for budget in self._budgets if (left := budget.calls_left) is not None]
         return min([self._planned.n + len(self._waiting), *lefts])
+
+    @property
+    def n_untaken(self) -> int:
+        """How many cells nobody has taken yet, whatever the budgets allow."""
+        return self._planned.n + len(self._waiting)
 
     def holds(self, cell: Cell) -> bool:
         return cell in self._planned or cell in self._waiting.get(cell.prompt.family, ())

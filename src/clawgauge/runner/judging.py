@@ -14,16 +14,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
 import msgspec
 
 from clawgauge.checks import Judgement, judge_answer, not_judged, takes_long
-from clawgauge.child_processes import isolated_module, needed_environment, release, start_adopted
+from clawgauge.child_processes import isolated_module, release, start_adopted
+from clawgauge.environment import needed_environment
 from clawgauge.records import Prompt, ToolInvocation
 from clawgauge.world.effects import bound_memory
 from clawgauge.world.world import World
@@ -44,12 +45,37 @@ class NotInTime(Exception):
     """The work was ended at its deadline, or had eaten the memory it may have. The message says which."""
 
 
+class _ProcessDied(NotInTime):
+    """The process ended by something else than its bounds: a crash, or somebody's signal."""
+
+
 class _Worn(Exception):
     """A process that had done other work before gave out."""
 
 
 class JudgingFault(Exception):
     """Judging itself broke: a defect of ours, in the other process's words."""
+
+
+class CheckFailed(Exception):
+    """There is no verdict on an answer, because its check broke. The message says how."""
+
+
+JudgeAnswer: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
+
+
+def guard_check(judge: JudgeAnswer) -> JudgeAnswer:
+    """The same judge, which raises nothing but `CheckFailed`."""
+
+    def guarded(prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
+        try:
+            return judge(prompt, text, calls)
+        except JudgingFault as fault:
+            raise CheckFailed(str(fault)) from fault
+        except Exception as fault:  # a defect of a check costs its verdict, not the row, nor the run
+            raise CheckFailed(f"{type(fault).__name__}: {fault}") from fault
+
+    return guarded
 
 
 @dataclass(kw_only=True)
@@ -71,11 +97,14 @@ class Judge:
         except NotInTime as late:
             kept = self._calls_that_end(prompt, calls)
             if len(kept) == len(calls):
+                if isinstance(late, _ProcessDied):
+                    raise JudgingFault(str(late)) from late
                 return not_judged(prompt, calls, f"not_judged_in_time: {late}")
         # A call that ends the machine is judged as what it is, and what was done before and after it as ever.
-        judged = self._judge_aside(prompt, text, kept)
-        if judged.objective_pass is False:
-            return judged
+        with contextlib.suppress(NotInTime):
+            judged = self._judge_aside(prompt, text, kept)
+            if judged.objective_pass is False:
+                return judged
         return not_judged(prompt, calls, "machine_ended: a call ended the simulated machine")
 
     def _judge_aside(self, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> Judgement:
@@ -84,9 +113,14 @@ class Judge:
         return msgspec.convert(self._ask(work, text, self.deadline_s + slow * self.world_deadline_s), Judgement)
 
     def _calls_that_end(self, prompt: Prompt, calls: list[ToolInvocation]) -> list[ToolInvocation]:
-        """The calls of a task without those that take the world's process with them; all of them where none does."""
+        """The calls of a task without those that take the world's process with them; all of them where none does.
+        Raises `JudgingFault` where the process ends without any call: that is not the model's doing."""
         if prompt.world is None:
             return calls
+        try:
+            self.play(prompt.world, [], 0)
+        except _ProcessDied as died:
+            raise JudgingFault(str(died)) from died
         kept: list[ToolInvocation] = []
         n_ended = 0
         for call in calls:
@@ -123,7 +157,8 @@ class Judge:
     def _ask(self, work: dict[str, Any], text: str, deadline_s: float) -> Any:
         try:
             reply = self._ask_process(work, text, deadline_s)
-        except _Worn:  # what others left in the process is not this answer's fault
+        except (_Worn, _ProcessDied):
+            # What others left in the process, or did to it, is not this answer's fault.
             reply = self._ask_process(work, text, deadline_s)
         if "fault" in reply:
             raise JudgingFault(reply["fault"])
@@ -133,11 +168,8 @@ class Judge:
         """Raises `NotInTime`, and `_Worn` where a process that had worked before was ended or out of memory."""
         with self._one_at_a_time:
             before = self._process
-            try:
-                process = self._started()
-            except OSError:  # no process to be had: better judged late than not at all
-                return {"done": _answer(work, text)}
-            gave_out = NotInTime if process is not before else _Worn
+            process = self._started_at_last()
+            is_new = process is not before
             pipe_in, pipe_out = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
             late = threading.Event()
 
@@ -162,7 +194,8 @@ class Judge:
                     raise NotInTime(_GIVEN_UP) from None
                 if late.is_set() or process.returncode == -_OVER_TIME:
                     raise NotInTime(f"longer than {deadline_s:g} s") from None
-                raise gave_out("the judging process was ended") from None
+                died = "the judging process was ended"
+                raise (_ProcessDied(died) if is_new else _Worn(died)) from None
             except BaseException:  # Ctrl-C: what it would answer later must not be taken for another answer's verdict
                 self._bury()
                 raise
@@ -172,8 +205,20 @@ class Judge:
             if late.is_set() or "over" in reply:
                 self._bury()
             if "over" in reply:
-                raise gave_out(reply["over"])
+                raise NotInTime(reply["over"]) if is_new else _Worn(reply["over"])
         return reply
+
+    def _started_at_last(self) -> subprocess.Popen[bytes]:
+        """The process, at the second try if need be. What it does is never done in the program itself: there nothing
+        bounds what an answer takes, and a crash of the simulated shell would end the run."""
+        try:
+            return self._started()
+        except OSError:
+            pass
+        try:
+            return self._started()
+        except OSError as fault:
+            raise JudgingFault(f"no process to judge in could be started: {fault}") from fault
 
     def _started(self) -> subprocess.Popen[bytes]:
         """The process, ready for work; `OSError` where there is none to be had."""

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from clawgauge.characters import REPLACEMENT, well_formed
-from clawgauge.checks import VALIDATORS_VERSION, Judgement, judge_answer, needs_shell, split_thinking
+from clawgauge.checks import VALIDATORS_VERSION, judge_answer, needs_shell, split_thinking, unjudged
 from clawgauge.errors import CallFailure
 from clawgauge.prices import Price, Tokens, cost_usd
-from clawgauge.records import TOOLS_DROPPED, Prompt, Result, Target, TimingsUs, ToolInvocation, TranscriptTurn
+from clawgauge.records import (
+    CHECK_FAILED,
+    TOO_FEW_TOKENS,
+    TOOLS_DROPPED,
+    TPS_RULE,
+    Prompt,
+    Result,
+    Target,
+    TimingsUs,
+    TranscriptTurn,
+)
+from clawgauge.records.result import was_sent
 from clawgauge.runner.agenda import Cell
+from clawgauge.runner.judging import CheckFailed, JudgeAnswer
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import TOKEN_COUNTS, Completion
 from clawgauge.world import engine
@@ -26,8 +38,6 @@ ERROR_CAP_BYTES, LABEL_CAP_CHARS = 2_048, 256
 # These go into the record under the same name.
 _OF_ASKING = ("started_at_ms", "ended_at_ms", "attempts", "streamed", "cold_start")
 _AS_SEEN = (*TOKEN_COUNTS, "output_tps", "cli_overhead_ms", *_OF_ASKING)
-# What is true of a call although nobody could judge its answer.
-KEPT_UNJUDGED = (*TOKEN_COUNTS, *_OF_ASKING, "text", "e2e_ns", "lag_ns", "total_ns", "prefix")
 _NO_ANSWER: dict[str, Any] = dict.fromkeys(("objective_pass", "violation", "parsed_output"))
 _UNJUDGED = {**_NO_ANSWER, "tool_calls": [], "tool_call_count": 0, "tool_use_success": False}
 _REFUSAL_FINISHES = frozenset({"content_filter", "refusal"})
@@ -37,14 +47,31 @@ _MOST_A_CALL_CAN_COST_USD = 1_000_000.0
 
 
 def dropped_warning(tools: Sequence[Mapping[str, Any]], input_tokens: int | None) -> str | None:
-    """The warning, where the server counted too few tokens to have shown the model these tools."""
-    if input_tokens is None:
+    """The warning, where the server counted too few tokens to have shown the model these tools.
+
+    A count of 0 is none: no prompt is empty."""
+    if not input_tokens:
         return None
     chars = sum(len(word) for tool in tools for word in _words(tool))
     if input_tokens * _TOOL_CHARS_PER_TOKEN_AT_MOST >= chars:
         return None
     counted = f"the server counted {input_tokens} tokens for a prompt whose tools alone take {chars} characters"
     return f"{TOOLS_DROPPED} {counted}; the model cannot have seen them all"
+
+
+def _missed_tools(source: Source, prompt: Prompt, asked: Completion) -> tuple[str | None, list[str]]:
+    """Why the model cannot have seen the tools it was offered, as a code, and the warning that says so.
+
+    A native call proves that it did."""
+    if not prompt.tools or asked.native_calls:
+        return None, []
+    if isinstance(asked.tools_unseen, str):
+        return asked.tools_unseen, []  # the provider has said so itself
+    if not source.counts_cached_input or asked.input_tokens is None:
+        return None, []
+    # Servers differ in whether cached tokens are in their count: together they are the most that it can mean.
+    warning = dropped_warning(prompt.tools, asked.input_tokens + (asked.cached_tokens or 0))
+    return (None, []) if warning is None else (TOO_FEW_TOKENS, [warning])
 
 
 def _words(value: Any, key: str = "") -> Iterator[str]:
@@ -82,17 +109,10 @@ def _fits(arguments: Any) -> bool:
         return False
 
 
-JudgeAnswer: TypeAlias = Callable[[Prompt, str, list[ToolInvocation]], Judgement]
-
-
-def join_turns(
-    turns: list[Completion], failure: CallFailure | None, transcript: list[TranscriptTurn], tools: list[dict[str, Any]]
-) -> Completion:
+def join_turns(turns: list[Completion], failure: CallFailure | None, transcript: list[TranscriptTurn]) -> Completion:
     """A task's turns as one: first-token times are of the first, the text is of the last, tokens and time are sums."""
     last = turns[-1]
     warnings = [words for turn in turns for words in turn.warnings]
-    if not any(words.startswith(TOOLS_DROPPED) for words in warnings):
-        warnings += filter(None, [dropped_warning(tools, turns[0].input_tokens)])
     costs = [turn.cost_usd for turn in turns if turn.cost_usd is not None]
     lags = [turn.lag_ns for turn in turns if turn.lag_ns is not None]
     sums: dict[str, int | None] = {}
@@ -120,10 +140,12 @@ class Source(msgspec.Struct, frozen=True):
     target: Target
     redact: Callable[[str], str]
     price: Price | None = None
+    counts_cached_input: bool = True
 
 
 def answered_result(source: Source, cell: Cell, asked: Completion, judge: JudgeAnswer | None = judge_answer) -> Result:
-    """The record of a cell that was asked; with a verdict where there is an answer to judge."""
+    """The record of a cell that was asked; with a verdict where there is an answer to judge. A `judge` that raises
+    `CheckFailed` costs the verdict, and nothing of what was seen."""
     target, prompt = source.target, cell.prompt
     text, reasoning = well_formed(asked.text), well_formed(asked.reasoning_text)
     status, failure_type, error = "ok", None, None
@@ -135,9 +157,14 @@ def answered_result(source: Source, cell: Cell, asked: Completion, judge: JudgeA
         error = asked.refusal or f"finish_reason {asked.finish_reason}" if refused else None
     verdict = _UNJUDGED
     if failure_type is None and judge is not None:
-        verdict = {**asdict(judge(prompt, text, asked.native_calls)), "judged_by": VALIDATORS_VERSION}
+        try:
+            verdict = {**asdict(judge(prompt, text, asked.native_calls)), "judged_by": VALIDATORS_VERSION}
+        except CheckFailed as fault:
+            verdict = {**asdict(unjudged(prompt, asked.native_calls)), "not_judged": CHECK_FAILED}
+            error = f"the answer was not judged, because its check failed: {fault}"
     # Nothing is ever estimated: where there is a count, it is the server's.
     counted = any(getattr(asked, name) is not None for name in TOKEN_COUNTS)
+    tools_unseen, missed_warnings = _missed_tools(source, prompt, asked)
     raw_bytes, turns = len(text.encode()), asked.transcript
     transcript, transcript_cut = (None, False) if turns is None else bounded_transcript(turns)
     is_priced = source.price is not None or asked.cost_usd is not None
@@ -162,17 +189,20 @@ def answered_result(source: Source, cell: Cell, asked: Completion, judge: JudgeA
         error=bounded_error(source.redact, error) if error else None,
         finish_reason=asked.finish_reason and asked.finish_reason[:LABEL_CAP_CHARS],
         model_reported=asked.model_reported and asked.model_reported[:LABEL_CAP_CHARS],
-        warnings=[*asked.warnings, *_warnings(target, prompt, asked)],
+        warnings=[*asked.warnings, *_warnings(target, prompt, asked), *missed_warnings],
+        tools_unseen=tools_unseen,
         tokens_source="server" if counted else None, cost_usd=cost, cost_source=cost_source,
         turns=None if turns is None else len(turns), transcript=transcript, transcript_cut=transcript_cut,
         world_seed=None if prompt.world is None else int(prompt.world.get("seed", 0)),
         engine=engine() if needs_shell(prompt) else None, prompt_prefix=asked.prefix,
+        asked=was_sent(attempt.failure_type for attempt in asked.attempts),
         load=asked.load, queued_ms=None if asked.load is None else round(asked.load.queued_us / 1000),
         e2e_ms=round(asked.e2e_ns / 1e6), total_ms=round(asked.total_ns / 1e6),
         ttft_ms=None if asked.ttft_ns is None else round(asked.ttft_ns / 1e6),
         ttfa_ms=None if asked.ttfa_ns is None else round(asked.ttfa_ns / 1e6),
         timings_us=TimingsUs(e2e=round(asked.e2e_ns / 1000), **us),
         server_us={part: round(one / 1000) for part, one in server.items()} or None,
+        tps_rule=None if asked.output_tps is None else TPS_RULE,
         **{name: getattr(asked, name) for name in _AS_SEEN}, **verdict,
     )  # fmt: skip
 
@@ -206,11 +236,9 @@ def _warnings(target: Target, prompt: Prompt, completion: Completion) -> list[st
     if reported and target.model not in reported and reported not in target.model:
         found.append(f"model_mismatch: asked {target.model}, answered by {reported}")
     chars, tokens = sum(map(len, prompt.texts)), completion.input_tokens
-    if tokens is not None and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
+    # A count of 0 is none.
+    if tokens and chars >= _CUT_PROMPT_MIN_CHARS and tokens * _CHARS_PER_TOKEN_AT_MOST < chars:
         found.append(f"prompt_cut: the server counted {tokens} tokens for a prompt of {chars} characters")
-    told = any(warning.startswith(TOOLS_DROPPED) for warning in completion.warnings)
-    if prompt.tools and not told and completion.transcript is None:
-        found += filter(None, [dropped_warning(prompt.tools, tokens)])
     turns, max_turns = completion.transcript or [], prompt.max_turns or DEFAULT_MAX_TURNS
     if len(turns) >= max_turns and turns[-1].calls:
         found.append(f"max_turns: the model was still calling tools in turn {max_turns}, its last")

@@ -48,8 +48,15 @@ async def run(
         outcome = "finished" if folder.wants_more else outcome
     finally:
         context.judge.close()
-        spent = {} if cost is None else {"unrecorded_usd": cost.unrecorded_usd}
-        context.event("stretch_ended", None, stretch=stretch, outcome=outcome, **spent)
+        detail: dict[str, object] = {"stretch": stretch, "outcome": outcome}
+        if cost is not None:
+            detail["unrecorded_usd"] = cost.unrecorded_usd
+        # A capacity run measures its broken step anew: nothing of it is asked again one by one.
+        n_given_up = 0 if work is not None else len(context.in_flight) + folder.count_lost_calls()
+        if n_given_up:
+            detail["given_up"] = n_given_up
+            observer.calls_given_up(n_given_up)
+        context.event("stretch_ended", None, **detail)
 
 
 async def _run_targets(context: RunContext, targets: list[Target], work: Work | None = None) -> None:

@@ -1,7 +1,7 @@
 """One target's cells: who is in flight, who is retried, when the target has shown that it cannot answer.
 
-The broad `except`s of the package stand here, at the boundary of a call and of its judgement: whatever a provider
-throws, and whatever a check makes of an answer nobody foresaw, becomes a record."""
+The broad `except`s of the package stand here, at the boundary of a call, and in `judging`, at that of a check:
+whatever a provider throws, and whatever a check makes of an answer nobody foresaw, becomes a record."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.providers.base import Call, Provider, Turn
+from clawgauge.providers.base import Call, Provider, Turn, make_call
 from clawgauge.records import Attempt, Event, Load, Prompt, Result, Target, ToolInvocation, TranscriptTurn
 from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
 from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
-from clawgauge.runner.judging import Judge, JudgingFault, NotInTime
-from clawgauge.runner.record import KEPT_UNJUDGED, JudgeAnswer, Source, answered_result, bounded_error, join_turns
+from clawgauge.runner.judging import Judge, JudgingFault, NotInTime, guard_check
+from clawgauge.runner.record import Source, answered_result, bounded_error, join_turns
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Completion, Timeline
 
@@ -44,8 +44,9 @@ _KILLED = "Error: killed: the call took longer than it may"
 
 class Observer(AbstractContextManager["Observer"]):
     """Hears of everything and does nothing: a base for the console's live table and for tests. `retrying`: an attempt
-    failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the rest of a target's cells are
-    not asked. `stopped`: asking ended by a rule, with the event that is recorded of it."""
+    failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the other `n_cells` of a target
+    are not asked. `stopped`: asking ended by a rule, with the event that is recorded of it. `calls_given_up`: the run
+    ended with so many calls in flight, or answered and not on disk."""
 
     def __exit__(self, *exc_info: object) -> None: ...
     def target_started(self, target: Target, n_cells: int) -> None: ...
@@ -55,6 +56,7 @@ class Observer(AbstractContextManager["Observer"]):
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None: ...
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None: ...
     def target_finished(self, target: Target) -> None: ...
+    def calls_given_up(self, n_calls: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class RunContext:
     rng: random.Random = field(default_factory=random.Random)
     salt: bytes = field(default_factory=partial(secrets.token_bytes, 16))
     judge: Judge = field(default_factory=Judge)
+    in_flight: set[tuple[Target, SpendingKey]] = field(default_factory=set)
+    """The cells of which something was sent and whose result was not handed to the folder yet."""
 
     def event(self, name: str, target: Target | None, **detail: object) -> None:
         label = target.label if target else None
@@ -87,7 +91,14 @@ class TargetRun:
         plan, self._run, self._settings = run.plan, run, run.plan.settings
         self._target, self._provider, self._agenda, self._client = target, provider, agenda, clock
         price, cost = plan.prices.get(target), run.cost
-        self._source = Source(run.folder.run_id, plan.work.stretch, target, plan.redact, price)
+        self._source = Source(
+            run_id=run.folder.run_id,
+            stretch=plan.work.stretch,
+            target=target,
+            redact=plan.redact,
+            price=price,
+            counts_cached_input=provider.counts_cached_input,
+        )
         self._spending = None if cost is None or target in plan.free else Spending(cost, price, provider.most_output)
         self._ended_by: CallFailure | None = None
         self._n_errors_in_a_row, self._answered_before = 0, False
@@ -119,7 +130,7 @@ class TargetRun:
         try:
             loaded = await self._provider.before_target(self._target.model, unload_others=unload_others)
         except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
-            self._end_target(_as_failure(fault), self._agenda.n_open)
+            self._end_target(_as_failure(fault))
             return
         self._cold = not loaded if self._provider.local else None
         self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
@@ -147,9 +158,10 @@ class TargetRun:
             self._n_errors_in_a_row = 0 if result.availability_status == "ok" else self._n_errors_in_a_row + 1
             limit = self._settings.stop_after_errors
             if limit is not None and self._n_errors_in_a_row >= limit:
-                words = f"not asked: {limit} in a row had no answer (--stop-after-errors {limit})"
+                words = f"{limit} in a row had no answer (--stop-after-errors {limit})"
                 self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
         self._agenda.learn(result)
+        self._run.in_flight.discard((self._target, cell.spending_key))
         # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
@@ -185,12 +197,14 @@ class TargetRun:
         if asked.failure is not None and asked.failure.failure_type in TARGET_ENDING:
             self._end_target(asked.failure)
         if takes_long(cell.prompt, asked.text, asked.native_calls):
-            return await self._do_aside(partial(_judged, self._source, cell, asked, run.judge.judge))
+            return await self._do_aside(
+                partial(answered_result, self._source, cell, asked, guard_check(run.judge.judge))
+            )
         if len(asked.text) > _HELD_CHARS and settings.concurrency > 1:
             # It takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(_judged, self._source, cell, asked, judge_answer)
+            return await asyncio.to_thread(answered_result, self._source, cell, asked, guard_check(judge_answer))
         judging_ns = self._client.now_ns()
-        result = _judged(self._source, cell, asked, judge_answer)
+        result = answered_result(self._source, cell, asked, guard_check(judge_answer))
         self._client.held_since(judging_ns)
         return result
 
@@ -199,10 +213,17 @@ class TargetRun:
         if self._spending is not None and not self._spending.budget.is_open():
             return None
         asked = await self._ask_turn(cell, self._call(cell.prompt, cell.prompt.max_tokens))
+        self._run.in_flight.discard((self._target, cell.spending_key))
         asked.cold_start, self._cold, asked.streamed = self._cold, self._warm, self._provider.streams
         due_us, queued_us = (due_ns - origin_ns) // 1000, max(0, (asked.start_ns or due_ns) - due_ns) // 1000
         gaps_us = [(later - sooner) // 1000 for sooner, later in pairwise(asked.stamps_ns)]
-        asked.load = Load(client=client, due_us=due_us, queued_us=queued_us, gaps_us=gaps_us)
+        asked.load = Load(
+            client=client,
+            due_us=due_us,
+            queued_us=queued_us,
+            gaps_us=gaps_us,
+            first_share=None if asked.first_share is None else round(asked.first_share, 6),
+        )
         asked.total_ns = queued_us * 1000 + asked.e2e_ns
         result = answered_result(self._source, cell, asked, None)
         self._agenda.learn(result)
@@ -267,6 +288,8 @@ class TargetRun:
         """One attempt, whatever came of it; None where the money for it is spent."""
         if self._spending is not None and not await self._spending.admit(key, call):
             return None
+        if key != _WARM_UP:
+            self._run.in_flight.add((self._target, key))
         clock, client, timeline = self._run.clock, self._client, Timeline()
         started_ms, began_ns, watched_ns = clock.wall_ns() // 1_000_000, clock.perf_ns(), client.now_ns()
         slept_ns = suspended_ns()
@@ -303,10 +326,10 @@ class TargetRun:
         completion.started_at_ms, completion.ended_at_ms = started_ms, started_ms + round(completion.e2e_ns / 1e6)
         return completion
 
-    def _end_target(self, failure: CallFailure, n_cells: int = 0) -> None:
+    def _end_target(self, failure: CallFailure) -> None:
         if self._ended_by is None:
             self._ended_by = failure
-            self._run.observer.target_skipped(self._target, failure, n_cells)
+            self._run.observer.target_skipped(self._target, failure, self._agenda.n_untaken)
             words = self._source.redact(failure.message)
             self._run.event("skip", self._target, failure_type=failure.failure_type, error=words[:500])
 
@@ -326,17 +349,7 @@ class TargetRun:
         self._run.event("warm_up", self._target, **took, failure_type=failure_type)
 
     def _call(self, prompt: Prompt, max_tokens: int | None = None) -> Call:
-        settings, provider = self._settings, self._provider
-        temperatures = (settings.temperature, prompt.temperature, 0.0 if provider.local else None)
-        fixed = provider.fixed_max_tokens.get(self._target.model)
-        limits = (max_tokens, settings.max_tokens, fixed, prompt.max_tokens, provider.default_max_tokens)
-        return Call(
-            model=self._target.model, thinking_level=self._target.thinking_level, max_tokens=next(filter(None, limits)),
-            temperature=next((value for value in temperatures if value is not None), None),
-            seed=settings.seed, stream=settings.stream, timeout_s=settings.timeout_s,
-            prompt=prompt.prompt, system=prompt.system, messages=prompt.messages, tools=prompt.tools,
-            tool_choice=prompt.tool_choice, response_format=prompt.response_format,
-        )  # fmt: skip
+        return make_call(self._provider, self._target, self._settings, prompt, max_tokens)
 
 
 async def converse(
@@ -371,19 +384,10 @@ async def converse(
             break
         if failure is None:
             history.append(Turn(turn.text, tuple(calls), tuple(answers), turn.reasoning_text))
-    return join_turns(asked, failure, transcript, call.tools)
+    return join_turns(asked, failure, transcript)
 
 
 def _as_failure(fault: Exception) -> CallFailure:
     if isinstance(fault, CallFailure):
         return fault
-    what = str(fault) if isinstance(fault, JudgingFault) else f"{type(fault).__name__}: {fault}"
-    return CallFailure("error", "exception", what)
-
-
-def _judged(source: Source, cell: Cell, asked: Completion, judge: JudgeAnswer) -> Result:
-    try:
-        return answered_result(source, cell, asked, judge)
-    except Exception as fault:  # a bug in a check must not lose the row, nor the run
-        kept = {name: getattr(asked, name) for name in KEPT_UNJUDGED}
-        return answered_result(source, cell, Completion(**kept, failure=_as_failure(fault)))
+    return CallFailure("error", "exception", f"{type(fault).__name__}: {fault}")

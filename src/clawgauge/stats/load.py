@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.records import Knee, Percentiles, Slo, StepSummary, TtftFit, WithinSlo
+from clawgauge.records import LEAST_LATER_TOKENS, Knee, Percentiles, Slo, StepSummary, TtftFit, WithinSlo
 from clawgauge.stats.proportions import Z95, student_t_quantile, wilson_interval
 from clawgauge.stats.quantiles import describe
 
@@ -38,6 +38,7 @@ class Sample(NamedTuple):
     gaps_us: Sequence[int]
     server_us: Mapping[str, int] | None = None
     hidden_tokens: int = 0
+    first_share: float | None = None
 
     @property
     def cycle_ms(self) -> float:
@@ -49,9 +50,21 @@ class Sample(NamedTuple):
 
     @property
     def tpot_ms(self) -> float | None:
-        """Time per token after the first, by the server's count, else by the pieces that came."""
-        n = self.output_tokens - self.hidden_tokens if self.output_tokens else len(self.gaps_us) + 1
-        return None if self.ttft_ms is None or n < 2 else (self.e2e_ms - self.ttft_ms) / (n - 1)
+        """Time per token after the first piece, by the server's count of tokens, else by the pieces that came.
+
+        The tokens of the first piece took their time before it: they are left out, as many as its share of all
+        characters tells. A record of an earlier version does not have that share; there one token is left out."""
+        if self.ttft_ms is None:
+            return None
+        if not self.output_tokens:
+            n_later: float = len(self.gaps_us)
+        elif self.first_share is None:
+            n_later = self.output_tokens - self.hidden_tokens - 1
+        else:
+            n_later = (self.output_tokens - self.hidden_tokens) * (1 - self.first_share)
+        if n_later < LEAST_LATER_TOKENS:
+            return None
+        return (self.e2e_ms - self.ttft_ms) / n_later
 
     def since_due(self) -> Sample:
         """With its times counted from when it was due."""
@@ -71,12 +84,25 @@ def has_answer(record: Any) -> bool:
 
 def sample_of(record: Any) -> Sample:
     """A recorded call under load, whole or as a row."""
-    load, times = record.load, record.timings_us
-    stamps = (load.due_us / 1000, load.queued_us / 1000, times.ttft and times.ttft / 1000, (times.e2e or 0) / 1000)
-    tokens = (record.input_tokens, record.output_tokens, record.cached_tokens)
+    load = record.load
+    times = record.timings_us
     # Thinking that was counted but never shown took its time before the first token, which is then the answer's own.
     hidden = (record.reasoning_tokens or 0) if times.ttft is not None and times.ttfa == times.ttft else 0
-    return Sample(load.client, *stamps, has_answer(record), *tokens, load.gaps_us, record.server_us, hidden)
+    return Sample(
+        client=load.client,
+        due_ms=load.due_us / 1000,
+        queued_ms=load.queued_us / 1000,
+        ttft_ms=times.ttft and times.ttft / 1000,
+        e2e_ms=(times.e2e or 0) / 1000,
+        ok=has_answer(record),
+        input_tokens=record.input_tokens,
+        output_tokens=record.output_tokens,
+        cached_tokens=record.cached_tokens,
+        gaps_us=load.gaps_us,
+        server_us=record.server_us,
+        hidden_tokens=hidden,
+        first_share=load.first_share,
+    )
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):

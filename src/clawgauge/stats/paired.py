@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, combinations_with_replacement, groupby
@@ -14,6 +15,9 @@ from typing import NamedTuple
 from clawgauge.stats.proportions import Interval, binomial_cdf, halve, student_t_cdf, student_t_quantile
 
 ALPHA, POWER = 0.05, 0.8
+# No outcome is impossible under luck alone, so no p-value is 0. Where more than a thousand prompts
+# all moved the same way the exact one is smaller than a float can hold: it is given as this bound.
+SMALLEST_P = sys.float_info.min
 # More work than this (a quarter of a second) is for hundreds of ranks or thousands of prompts: their sum of random
 # signs is normal to four digits of p.
 _COUNTED_BITS_MAX = 1 << 32
@@ -41,22 +45,37 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_level(p: float, p_holm: float, n_tests: int) -> float:
+    """The level of the interval that leaves out 0 just where the corrected p-value is below 5%: that of the test's own
+    step, between 5% / `n_tests` and 5%."""
+    share = 1 / n_tests
+    if 0 < p_holm < 1:
+        share = min(1.0, max(p / p_holm, share))
+    return ALPHA * share
+
+
+def _clamp_p(p: float) -> float:
+    return min(1.0, max(SMALLEST_P, p))
+
+
 def mcnemar_exact(only_a: int, only_b: int) -> float:
     """The two-sided p-value from the prompts one model passed and the other did not; 1 when they never disagree."""
-    return min(1.0, 2.0 * binomial_cdf(min(only_a, only_b), only_a + only_b, 0.5))
+    return _clamp_p(2.0 * binomial_cdf(min(only_a, only_b), only_a + only_b, 0.5))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
     """The two-sided permutation p-value of per-prompt differences, exact but of thousands."""
-    moving = [abs(d) for d in differences if d]
+    moving = [abs(d) for d in differences if abs(d) > _TIE_TOLERANCE]
     signed = abs(math.fsum(differences))
-    if signed < _TIE_TOLERANCE:
+    if signed < _TIE_TOLERANCE or not moving:
         return 1.0
 
     def is_common(q: int) -> bool:
         return all(abs(d * q - round(d * q)) < _TIE_TOLERANCE * max(1.0, d * q) for d in moving)
 
-    scale = next(filter(is_common, range(1, _MAX_DENOMINATOR + 1)), _GRID_STEPS / math.fsum(moving))
+    # On the grid the mean difference is ten steps or more, so that not all of them are rounded to nothing.
+    grid_scale = max(_GRID_STEPS, 10 * len(moving)) / math.fsum(moving)
+    scale = next(filter(is_common, range(1, _MAX_DENOMINATOR + 1)), grid_scale)
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
     steps = [one // step for one in whole]
@@ -65,7 +84,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     if len(steps) ** 2 * (most + 1) > _COUNTED_BITS_MAX:
         # The sums lie two steps apart: half of that is the correction for continuity.
         reached = sum(steps) - 2 * most - 1
-        return math.erfc(reached / math.sqrt(2 * sum(one * one for one in steps)))
+        return _clamp_p(math.erfc(reached / math.sqrt(2 * sum(one * one for one in steps))))
     # Digit s of this number, in a base that no count reaches, counts the patterns in which s turns negative.
     width = len(steps) + 1
     mask = (1 << width * (most + 1)) - 1
@@ -73,7 +92,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     for one in steps:
         counts += (counts << width * one) & mask
     hits = 2 * (counts % ((1 << width) - 1))
-    return min(1.0, hits / (1 << len(steps)))
+    return _clamp_p(hits / (1 << len(steps)))
 
 
 def above_zero_p(differences: Sequence[float]) -> float:
@@ -81,7 +100,7 @@ def above_zero_p(differences: Sequence[float]) -> float:
     norm = math.sqrt(math.fsum(d * d for d in differences))
     if not norm or len(differences) < 2:
         return 1.0
-    return 1.0 - student_t_cdf(math.fsum(differences) / norm, len(differences) - 1)
+    return _clamp_p(student_t_cdf(-math.fsum(differences) / norm, len(differences) - 1))
 
 
 class Moved(NamedTuple):
@@ -134,10 +153,12 @@ def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> flo
 
 def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interval | None:
     """The order statistics between which the sign test at this level places the median; None where too few for it."""
-    n, ordered, rank = len(values), sorted(values), 0
-    while rank < n and 2 * binomial_cdf(rank, n, 0.5) < alpha:
-        rank += 1
-    return (ordered[rank - 1], ordered[n - rank]) if rank else None
+    n = len(values)
+    rank = bisect_left(range(n), True, key=lambda below: 2 * binomial_cdf(below, n, 0.5) >= alpha)
+    if not rank:
+        return None
+    ordered = sorted(values)
+    return ordered[rank - 1], ordered[n - rank]
 
 
 class Shift(NamedTuple):
@@ -201,7 +222,7 @@ def compare_run_means(a: Sequence[float], b: Sequence[float], *, alpha: float = 
     df = len(a) + len(b) - 2
     spread = math.fsum((x - math.fsum(side) / len(side)) ** 2 for side in (a, b) for x in side) / df
     error = math.sqrt(spread * (1 / len(a) + 1 / len(b))) or 1e-12
-    p = max(2 * (1 - student_t_cdf(abs(difference) / error, df)), _arrangement_p(a, b, alpha))
+    p = _clamp_p(max(2 * student_t_cdf(-abs(difference) / error, df), _arrangement_p(a, b, alpha)))
     half = student_t_quantile(1 - alpha / 2, df) * error
     smallest = half + student_t_quantile(POWER, df) * error
     return Shift(difference, (difference - half, difference + half), p, smallest)

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TypeAlias
 
+import msgspec
+
 from clawgauge.records import Percentiles
 from clawgauge.stats.proportions import Z95, Interval, binomial_cdf, student_t_quantile
 
@@ -117,6 +119,14 @@ def _design_effect(value: float, families: Collection[Sequence[float]], n: int) 
         return n / len(families)
     spread = math.fsum((k - share * len(family)) ** 2 for k, family in zip(below, families, strict=True))
     return max(1.0, len(families) / (len(families) - 1) * spread / (n * share * (1 - share)))
+
+
+def mark_few(times: Percentiles) -> Percentiles:
+    """The same, marked as indicative where there are fewer calls than any interval takes. Figures of a part of a run,
+    and those of an earlier version, come without the marks."""
+    few = [name for name, q in (("p95", 0.95), ("p99", 0.99)) if times.n < samples_needed(q)]
+    marked = [name for name in ("p95", "p99") if name in few or name in times.indicative]
+    return msgspec.structs.replace(times, indicative=marked)
 
 
 def samples_needed(q: float) -> int:

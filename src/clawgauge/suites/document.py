@@ -9,11 +9,13 @@ import tomllib
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.checks.spec import Shape, at, check, kind_of
 from clawgauge.errors import SuiteError
+from clawgauge.json_limits import VALUE_LIMITS, Format, find_excess
 from clawgauge.small_file import KEY_BOMB, MAX_KEY_PARTS, UnfitFile, read_small_file
 
 
@@ -50,7 +52,8 @@ class Place(NamedTuple):
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _TOO_LARGE = f"larger than {MAX_FILE_BYTES // 1024**2} MiB; split it into several suites"
-MAX_VALUES, MAX_DEPTH, MAX_INTEGER_DIGITS = 10_000_000, 64, 30
+MAX_DEPTH, MAX_INTEGER_DIGITS = 64, 30
+_TOO_MANY = f"holds more than {VALUE_LIMITS.values:,} values; split it into several suites"
 _REPEATED = object()  # the key, in an object, of a key that was given twice
 SUFFIXES = (".json", ".toml", ".yaml", ".yml")
 
@@ -78,9 +81,6 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
         raise place.refusal(f"a suite file ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; rename it")
     try:
         data = read_small_file(path, MAX_FILE_BYTES, _TOO_LARGE)
-        # A value stands behind one of these in every format: 64 MiB of `{},` would become gigabytes of objects.
-        if sum(map(data.count, (b",", b"[", b"{", b"\n"))) > MAX_VALUES:
-            raise place.refusal(f"may hold more than {MAX_VALUES:,} values; split it into several suites")
         document = parse(data.decode("utf-8-sig"), place)
     except UnfitFile as unfit:
         raise Place(repr(shown) if "\0" in shown else shown).refusal(str(unfit)) from None
@@ -95,7 +95,14 @@ def read_document(path: Path, shown: str) -> dict[str, Any] | list[Any]:
     return document
 
 
+def _refuse_bomb(text: str, format: Format, place: Place) -> None:
+    """64 MiB of `{},` would become gigabytes of objects."""
+    if find_excess(text.encode(), VALUE_LIMITS, format) is not None:
+        raise place.refusal(_TOO_MANY)
+
+
 def _parse_json(text: str, place: Place) -> object:
+    _refuse_bomb(text, "json", place)
     # NaN and Infinity pass here as floats: the walk refuses them, and can name the key.
     try:
         return json.loads(text, object_pairs_hook=build_object, parse_int=partial(read_integer, place))
@@ -106,6 +113,7 @@ def _parse_json(text: str, place: Place) -> object:
 def _parse_toml(text: str, place: Place) -> object:
     if KEY_BOMB.search(text):
         raise place.refusal(f"a key of more than {MAX_KEY_PARTS} dotted parts; flatten it")
+    _refuse_bomb(text, "toml", place)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -126,8 +134,12 @@ def _parse_yaml(text: str, place: Place) -> object:
         mark = event.start_mark
         return place.refusal(f"line {mark.line + 1}: {message}" if mark is not None else message)
 
+    numbers = count(1)
+
     def build(event: Any, depth: int) -> Any:
         """The value an event opens, refused before it is built where it is a bomb; it is inside `depth` others."""
+        if next(numbers) > VALUE_LIMITS.values:
+            raise place.refusal(_TOO_MANY)
         if event.anchor is not None:
             mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
             named = f"anchors and aliases ({mark}{event.anchor})"

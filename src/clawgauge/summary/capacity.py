@@ -25,7 +25,8 @@ class LoadCalls:
 
     def add(self, rows: list[Row]) -> None:
         for row in rows:
-            if row.load is not None and row.suite == CAPACITY and row.timings_us is not None:
+            under_load = row.load is not None and row.suite == CAPACITY
+            if under_load and row.timings_us is not None and row.was_asked:
                 sample, label = sample_of(row), row.target.label
                 self.steps.setdefault((label, row.prompt_id), []).append(sample)
                 kind = row.prompt_id.removeprefix("swap/").partition("+")[0]
@@ -55,9 +56,18 @@ def read_capacity(run: Run, options: CapacityOptions, calls: LoadCalls) -> list[
             mine = {(w.concurrency, w.rate): (w, made) for w, made in windows if w.context_tokens == tokens}
             steps = sorted((measure_step(made, w, slo) for w, made in mine.values()), key=lambda step: step.level)
             knee, within = find_knee(steps), find_within_slo(steps, slo)
+            rule = _tps_rule(sample for _, made in mine.values() for sample in made)
             entry = {"steps": steps, "knee": knee, "within_slo": within, "ttft_fit": fit if steps else None}
-            found.append(msgspec.structs.replace(look, **entry))
+            found.append(msgspec.structs.replace(look, **entry, tps_rule=rule))
     return found
+
+
+def _tps_rule(samples: Iterable[Sample]) -> int | None:
+    """The rule behind the times per token: the share of the first piece came with rule 2. None where there are none."""
+    timed = [sample for sample in samples if sample.tpot_ms is not None]
+    if not timed:
+        return None
+    return 2 if any(sample.first_share is not None for sample in timed) else 1
 
 
 def _read(events: Iterable[Event], name: str, kind: type[T], **more: Any) -> list[T]:

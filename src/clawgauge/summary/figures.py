@@ -21,8 +21,16 @@ from clawgauge.summary.capacity import read_capacity
 from clawgauge.summary.groups import Ending, Family, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import PooledRate, judge_repeatability, measure_context, pool_rate, to_censored
 from clawgauge.summary.tool_use import balance_calls, judge_tool_use, pool_arguments
-from clawgauge.summary.trust import count_truncated, find_hint, group_warnings, judge_clock, read_machine
+from clawgauge.summary.trust import (
+    count_truncated,
+    count_unjudged,
+    find_hint,
+    group_warnings,
+    judge_clock,
+    read_machine,
+)
 from clawgauge.verdict import BUILT_IN, judge_jobs, judge_load
+from clawgauge.version import __version__
 
 _PRIVATE = "it was asked out of your own history: the folder is for your eyes alone, and so is every report of it"
 
@@ -52,7 +60,7 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
         run_wall_clock_ms=wall_clock_ms(groups), models=models, n_unreadable_lines=run.n_unreadable_lines,
         source="first_harness" if run.first_harness else "clawgauge",
         jobs=judge_load(capacity) if jobs is None else jobs, capacity=capacity,
-        context=config.context if config else None,
+        context=config.context if config else None, clawgauge_version=__version__,
     )  # fmt: skip
 
 
@@ -64,15 +72,19 @@ def summarize_group(
     own, inside = group.split({suite for suite, _ in schedule.bare_of}) if schedule.bare_of else (group, None)
     schedule = schedule.without_skipped(events, target)
     recorded: Counter[PromptKey] = Counter()
+    asked: Counter[PromptKey] = Counter()
     for ending in endings:
         recorded[ending.prompt] += ending.n
+        if ending.was_asked:
+            asked[ending.prompt] += ending.n
     stop = read_stop(events, target.label, schedule.missing(target, recorded))
-    coverage = schedule.cover(target, recorded, stop.n_not_needed)
+    covered = schedule.cover(target, recorded, asked, stop.n_not_needed)
+    coverage = _without_unjudged(covered, schedule, endings)
     judged = _pool(endings, schedule, searched=stop.searched)
     arguments = pool_arguments(own.endings, schedule, searched=stop.searched)
     # An empty answer is an answer, and no pass. A refusal in the protocol's own words called nothing and said no: it
     # counts neither for nor against restraint.
-    answered = [e for e in own.endings if e.answered]
+    answered = [e for e in own.endings if e.is_evidence]
     held_back = [e for e in answered if e.prompt in schedule.restraint and e.failure_type != "refusal"]
     restraint = pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in held_back)
     tasks = pool_rate((schedule.family(e.prompt), e.passed, e.n) for e in answered if e.prompt in schedule.tasks)
@@ -86,14 +98,14 @@ def summarize_group(
     return GroupSummary(
         **msgspec.structs.asdict(target), **counts,
         success_rate_ok=counts["n_success"] / counts["n_ok"] if counts["n_ok"] else None,
-        n_truncated_by_max_tokens=count_truncated(endings),
+        n_truncated_by_max_tokens=count_truncated(endings), n_unjudged=count_unjudged(endings),
         **_passes(judged, coverage), objective_pass_ci95=judged.ci95,
         stopped_early=stop.early, n_not_needed=stop.n_not_needed,
         tool_use=tool_use, argument_accuracy=_rate(arguments) if arguments.n else None,
         call_balance=balance_calls(own.offered, schedule), restraint=_rate(restraint), tasks=done,
         agreement=_rate(own_work) if own_work.n else None,
         repeatability=judge_repeatability(own.endings, schedule.repeats, schedule.family),
-        suites=_suites(group, schedule, recorded, stop, tool_use.suites),
+        suites=_suites(group, schedule, recorded, asked, stop, tool_use.suites),
         failures=_failures(group, provider_settings), clock=judge_clock(group, events),
         warnings=[*group_warnings(group, coverage.n_scheduled, stop, tool_use), *private],
         **_timings(group, own, schedule.family), **read_machine(events, target.label), **_costs(group, judged.k),
@@ -104,8 +116,11 @@ def summarize_group(
 def _count(endings: Iterable[Ending]) -> dict[str, Any]:
     ways = ("skipped_unavailable", "rate_limited", "error", "auth_error")
     counts = {f"n_{name}": 0 for name in ("total", "success", "timeouts", "ok", *ways)}
+    counts["n_attempted"] = 0
+    counts["n_not_asked"] = 0
     for ending in endings:
         counts["n_total"] += ending.n
+        counts["n_attempted" if ending.was_asked else "n_not_asked"] += ending.n
         counts[f"n_{ending.availability_status}"] += ending.n
         counts["n_success"] += ending.n if ending.succeeded else 0
         counts["n_timeouts"] += ending.n if ending.failure_type == "timeout" else 0
@@ -114,6 +129,15 @@ def _count(endings: Iterable[Ending]) -> dict[str, Any]:
 
 def _pool(endings: Iterable[Ending], schedule: Schedule, *, searched: bool) -> PooledRate:
     return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in endings if e.judged), searched=searched)
+
+
+def _without_unjudged(coverage: Coverage, schedule: Schedule, endings: Iterable[Ending]) -> Coverage:
+    """The same without the answers whose check broke: they are neither passed nor failed."""
+    n_unjudged = count_unjudged(e for e in endings if e.prompt in schedule.judged)
+    return coverage._replace(
+        n_scheduled_judged=coverage.n_scheduled_judged - n_unjudged,
+        n_asked_judged=coverage.n_asked_judged - n_unjudged,
+    )
 
 
 def _passes(judged: PooledRate, coverage: Coverage) -> dict[str, Any]:
@@ -134,6 +158,7 @@ def _timings(group: Group, own: Group, family: Family) -> dict[str, Any]:
         "latency_warm_ms": own.describe("e2e_ms", family, cold=False),
         "latency_cold_ms": own.describe("e2e_ms", family, cold=True),
         **{name: own.describe(name, family) for name in ("ttft_ms", "ttfa_ms", "output_tps")},
+        "tps_rule": own.tps_rule,
         "server_ms": {part: times for part in SERVER_PARTS if (times := own.describe(part)).n},
     }
 
@@ -155,7 +180,12 @@ def _rate(pooled: PooledRate) -> RateWithInterval:
 
 
 def _suites(
-    group: Group, schedule: Schedule, recorded: Mapping[PromptKey, int], stop: Stop, tier_suites: Sequence[str]
+    group: Group,
+    schedule: Schedule,
+    recorded: Mapping[PromptKey, int],
+    asked: Mapping[PromptKey, int],
+    stop: Stop,
+    tier_suites: Sequence[str],
 ) -> list[SuiteBreakdown]:
     left_out = stop.n_not_needed
     breakdown = []
@@ -164,13 +194,16 @@ def _suites(
             continue
         is_tiers = suite in tier_suites
         searched = is_tiers and stop.searched
-        coverage = schedule.cover(group.target, recorded, left_out if is_tiers else 0, suite)
-        left_out -= coverage.n_not_needed
+        n_spared = left_out if is_tiers else 0
         endings = [e for e in group.endings if e.suite == suite]
+        covered = schedule.cover(group.target, recorded, asked, n_spared, suite)
+        coverage = _without_unjudged(covered, schedule, endings)
+        left_out -= coverage.n_not_needed
         counts, judged, costs = _count(endings), _pool(endings, schedule, searched=searched), group.costs_usd(suite)
         censored = to_censored(*group.describe_censored(schedule.family, suite)) if counts["n_timeouts"] else None
         breakdown.append(SuiteBreakdown(
-            suite=suite, **{name: counts[name] for name in ("n_total", "n_ok", "n_success", "n_timeouts")},
+            suite=suite, n_total=counts["n_total"], n_ok=counts["n_ok"], n_success=counts["n_success"],
+            n_timeouts=counts["n_timeouts"], n_attempted=counts["n_attempted"], n_not_asked=counts["n_not_asked"],
             **_passes(judged, coverage), ci95=judged.ci95, n_eff=_rate(judged).n_eff,
             latency_ms=group.latency(suite), latency_censored_ms=censored,
             cost_usd=math.fsum(costs) if costs else None,
@@ -189,12 +222,21 @@ def _by_category(endings: Sequence[Ending], schedule: Schedule, *, searched: boo
 
 def _failures(group: Group, provider_settings: Mapping[str, Any]) -> list[FailureCount]:
     counts: Counter[tuple[Status, str | None]] = Counter()
+    not_asked: Counter[tuple[Status, str | None]] = Counter()
     for ending in group.endings:
         if not ending.succeeded:
             counts[ending.availability_status, ending.failure_type] += ending.n
+            if not ending.was_asked:
+                not_asked[ending.availability_status, ending.failure_type] += ending.n
     found = []
     for (status, kind), n in counts.most_common():
-        hint, example = find_hint(kind or "unknown", group.target, provider_settings), group.example(status, kind)
-        named = {"availability_status": status, "failure_type": kind or "unknown"}
-        found.append(FailureCount(**named, n=n, example=example, hint=hint))
+        failure = FailureCount(
+            availability_status=status,
+            failure_type=kind or "unknown",
+            n=n,
+            example=group.example(status, kind),
+            hint=find_hint(kind or "unknown", group.target, provider_settings),
+            n_not_asked=not_asked[status, kind],
+        )
+        found.append(failure)
     return found

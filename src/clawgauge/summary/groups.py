@@ -13,8 +13,26 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from clawgauge.records import SERVER_PARTS, LatencyStats, Percentiles, PromptKey, Status, Target
-from clawgauge.run_data.row import TIMER_NOISE_US, Row, answer_channel, count_flagged, is_harm
+from clawgauge.records import (
+    NO_TEMPLATE,
+    SERVER_PARTS,
+    TOO_FEW_TOKENS,
+    LatencyStats,
+    Percentiles,
+    PromptKey,
+    Status,
+    Target,
+)
+from clawgauge.run_data.row import (
+    TIMER_NOISE_US,
+    Row,
+    answer_channel,
+    called_by,
+    count_flagged,
+    find_tools_unseen,
+    is_harm,
+    made_native_call,
+)
 from clawgauge.stats.quantiles import CountedValues, describe
 from clawgauge.summary.capacity import LoadCalls
 
@@ -32,6 +50,7 @@ class StratumKey(NamedTuple):
     suite: str
     stretch: int
     cold_start: bool | None
+    tps_rule: int | None = None
 
 
 class Ending(NamedTuple):
@@ -46,6 +65,8 @@ class Ending(NamedTuple):
     expected_tools: tuple[str, ...]
     tools_offered: bool
     finish_reason: str | None
+    was_asked: bool = True
+    not_judged: str | None = None
     n: int = 1
 
     @property
@@ -55,6 +76,11 @@ class Ending(NamedTuple):
     @property
     def answered(self) -> bool:
         return self.availability_status == "ok"
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether the answer counts for or against the model: not where its check broke."""
+        return self.answered and self.not_judged is None
 
     @property
     def succeeded(self) -> bool:
@@ -80,11 +106,13 @@ class ToolSign(NamedTuple):
 
 
 class OfferedAnswer(NamedTuple):
-    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call."""
+    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call, and
+    `called_by` says whether there was a native one at all, or one that was only written as text."""
 
     prompt: PromptKey
     expects_call: bool
     channel: str
+    called_by: str
     objective_pass: bool | None
     n: int
 
@@ -189,15 +217,32 @@ class Stratum:
         if max(lags, default=0) > TIMER_NOISE_US:
             self.n_flagged += count_flagged(timings)
         # The turns of a task are tries that went well; only a failed one that was followed by another was tried again.
-        many = [tries for row in rows if len(tries := row.attempts) > 1]
+        many = [tries for row in rows if (tries := row.attempts) is not None and len(tries) > 1]
         retried = [tries for tries in many if any(attempt.status != "ok" for attempt in tries[:-1])]
         self._add_up("retry_waits_ms", [sum(attempt.waited_ms for attempt in tries) for tries in retried])
 
     def _add_tools(self, rows: list[Row]) -> None:
-        offering, expecting = [r for r in rows if r.tools_offered], [r for r in rows if r.expected_tools]
-        ways = [(r.prompt_id, bool(r.expected_tools), answer_channel(r), r.objective_pass) for r in offering]
+        offering = [row for row in rows if row.tools_offered]
+        # Where a check broke, calls in the text were not looked for.
+        expecting = [row for row in rows if row.expected_tools and row.not_judged is None]
+        ways = []
+        for row in offering:
+            if row.not_judged is None:
+                ways.append(
+                    (
+                        row.prompt_id,
+                        bool(row.expected_tools),
+                        answer_channel(row),
+                        called_by(row),
+                        row.objective_pass,
+                    )
+                )
         calls = [(r, [(one.channel, one.valid) for one in r.tool_invocations] or _NO_CALL) for r in expecting]
         self.offered.update(ways)
+        unseen = [find_tools_unseen(r) for r in offering]
+        for code in (TOO_FEW_TOKENS, NO_TEMPLATE):
+            self._add_up(code, [int(found == code) for found in unseen])
+        self._add_up("native_calls", [int(made_native_call(r)) for r in offering])
         self.tool_signs.update([(r.prompt_id, r.tools_offered, *call) for r, made in calls for call in made])
 
 
@@ -257,10 +302,18 @@ class Group:
     ) -> Percentiles:
         """The distribution of a tallied time; with `family` its intervals know which calls are alike."""
         strata = [one for one in self._in(suite) if cold is None or one[0].cold_start is cold]
+        if time == "output_tps":
+            strata = [one for one in strata if _rule_of(one[0]) == self.tps_rule]
         families = _by_family(strata, time, family) if family else {}
         if time == "output_tps":
             return describe([rate for _, stratum in strata for rate in stratum.output_tps], families.values())
         return describe(CountedValues(_add_up(strata, time)), families.values())
+
+    @property
+    def tps_rule(self) -> int | None:
+        """The rule that the group's tokens a second go by; where records have several, as of a run that a later
+        version went on with, the latest. None where there are no rates."""
+        return max((_rule_of(key) for key, stratum in self.strata if stratum.output_tps), default=None)
 
     def latency(self, suite: str | None = None) -> LatencyStats:
         whole = self.describe("e2e_ms", suite=suite)
@@ -303,6 +356,10 @@ class Group:
 
     def warnings(self) -> Counter[str]:
         return sum((stratum.warnings for _, stratum in self.strata), Counter())
+
+
+def _rule_of(key: StratumKey) -> int:
+    return key.tps_rule or 1
 
 
 def _add_up(strata: Iterable[tuple[StratumKey, Stratum]], time: str) -> Counter[int]:

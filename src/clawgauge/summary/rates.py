@@ -16,7 +16,8 @@ from clawgauge.stats.proportions import Cluster, Interval, clustered_interval, p
 from clawgauge.stats.tiers import EffectiveCounts, confidence_sequence, effective_counts
 from clawgauge.summary.groups import BEYOND_MS, Ending, Family, Group
 
-_MAX_MS = 2**53
+# No recorded time is as long: what lies above it has a timeout in it.
+MAX_MS = 2**53
 
 
 def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
@@ -25,7 +26,7 @@ def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
         return whole
     figures_of = {name: getattr(whole, name) for name in ("p50", "p95", "p99")}
     # Between the last answer and the first timeout lies a number that means nothing: it is beyond as well.
-    beyond = [name for name, value in figures_of.items() if value is not None and value > _MAX_MS]
+    beyond = [name for name, value in figures_of.items() if value is not None and value > MAX_MS]
     intervals = {f"{name}_ci95": getattr(whole, f"{name}_ci95") for name in figures_of}
     open_ended = {name: None for name, ends in intervals.items() if ends and ends[1] >= BEYOND_MS}
     bounds = dict.fromkeys(beyond, float(deadline_ms))
@@ -90,7 +91,7 @@ def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InCo
     answers: dict[PromptKey, list[bool]] = {}
     kind_of: dict[PromptKey, str] = {}
     for ending in (*bare.endings, *inside.endings):
-        if ending.answered:
+        if ending.is_evidence:
             answers.setdefault(ending.prompt, []).extend([ending.passed] * ending.n)
             kind = "tasks" if ending.prompt in schedule.tasks else "calls" if ending.expected_tools else "other"
             kind_of[ending.prompt] = "restraint" if ending.prompt in schedule.restraint else kind

@@ -7,20 +7,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clawgauge.records import TOOLS_DROPPED, CallBalance, Need, PromptKey, ToolChannels, ToolUse
-from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, is_call, text_format
+from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, CallBalance, Need, PromptKey, ToolChannels, ToolUse
+from clawgauge.records.summary import ToolsSeen
+from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.verdict.jobs import SUBAGENT_SUITES, UNSEEN, hold_to, word_run
+from clawgauge.verdict.jobs import SUBAGENT_SUITES, hold_to, word_run, word_unseen
 from clawgauge.words import format_percent, list_names, plural
 
 _OFTEN_WRONG = 0.2
 _LEAST = {"arguments": 0.7, "restraint": 0.7, "tasks": 0.5}
 _WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
-_UNSEEN = f"{UNSEEN}the model never saw the tools, its chat template drops them"
+# A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
+# than this share made a native call: a few come of text that a server takes for a call.
+_UNSEEN_SHARE, _SEEN_SHARE = 0.5, 0.1
 
 
 def judge_tool_use(
@@ -60,18 +63,45 @@ def judge_tool_use(
         label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
         tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
         caution=_word_caution(group.offered, schedule, arguments, rescued, made),
+        tools_seen=judge_tools_seen(group),
     )  # fmt: skip
     return _recommend(use, group, schedule, arguments, restraint, tasks)
+
+
+def judge_tools_seen(group: Group) -> ToolsSeen | None:
+    """Whether the tools on offer reached the model: the one place that decides it. None where none were offered."""
+    offered = group.total("native_calls")
+    if not offered.n:
+        return None
+    n_too_few, n_no_template = group.total(TOO_FEW_TOKENS).value, group.total(NO_TEMPLATE).value
+    is_often = n_too_few + n_no_template > _UNSEEN_SHARE * offered.n
+    return ToolsSeen(
+        n_offered=offered.n,
+        n_native=offered.value,
+        n_too_few_tokens=n_too_few,
+        n_no_template=n_no_template,
+        unseen=is_often and offered.value < _SEEN_SHARE * offered.n,
+    )
 
 
 def _word_caution(
     offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
 ) -> str | None:
     """One sentence, without its full stop, or None where nothing is amiss."""
-    held_back = [o for o in offered if o.prompt in schedule.restraint]
-    uncalled = sum(o.n for o in held_back if is_call(o.channel) and o.objective_pass is not True)
-    n, wrong = sum(o.n for o in held_back), made - arguments.k
-    phrases = [f"it called a tool in {uncalled} of {plural(n, 'answer')} where none was wanted"] if uncalled else []
+    n_restraint = 0
+    n_called: Counter[str] = Counter()
+    for answer in offered:
+        if answer.prompt in schedule.restraint:
+            n_restraint += answer.n
+            if answer.objective_pass is not True:
+                n_called[answer.called_by] += answer.n
+    wrong = made - arguments.k
+    phrases = []
+    where = f"of {plural(n_restraint, 'answer')} where none was wanted"
+    if n_called[NATIVE]:
+        phrases.append(f"it called a tool in {n_called[NATIVE]} {where}")
+    if n_called[TEXT]:
+        phrases.append(f"it wrote a call as text in {n_called[TEXT]} {where}")
     if arguments.n and rescued > made:
         calls = plural(arguments.n, "call was", "calls were")
         phrases.append(f"{rescued} of {calls} written as text and had to be rescued")
@@ -93,7 +123,7 @@ def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
 
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
     """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
-    expecting = [e for e in endings if e.answered and e.expected_tools and e.prompt not in apart]
+    expecting = [e for e in endings if e.is_evidence and e.expected_tools and e.prompt not in apart]
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
@@ -107,13 +137,24 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     """How well the model tells when to call from when not to; None where no answered prompt offers tools."""
     calls = [o for o in offered if o.expects_call and o.prompt not in schedule.apart]
     others = [o for o in offered if o.prompt in schedule.restraint]
-    n_call, n_no_call = sum(o.n for o in calls), sum(o.n for o in others)
+    n_call = sum(o.n for o in calls)
+    n_no_call = sum(o.n for o in others)
     if not n_call and not n_no_call:
         return None
     k_call = sum(o.n for o in calls if o.channel == NATIVE)
-    k_no_call = sum(o.n for o in others if not is_call(o.channel))
-    rate = (k_call / n_call + k_no_call / n_no_call) / 2 if n_call and n_no_call else None
-    return CallBalance(n_call=n_call, k_call=k_call, n_no_call=n_no_call, k_no_call=k_no_call, rate=rate)
+    k_no_call = sum(o.n for o in others if o.called_by != NATIVE)
+    rate = None
+    if n_call and n_no_call:
+        rate = (k_call / n_call + k_no_call / n_no_call) / 2
+    return CallBalance(
+        n_call=n_call,
+        k_call=k_call,
+        n_no_call=n_no_call,
+        k_no_call=k_no_call,
+        rate=rate,
+        text_call=sum(o.n for o in calls if o.called_by == TEXT),
+        text_no_call=sum(o.n for o in others if o.called_by == TEXT),
+    )
 
 
 def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, needed: int | None, *, decided: bool) -> str:
@@ -155,9 +196,10 @@ def _recommend(
     if n_harm := group.total("harm").value:
         why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
         needs[-1] = msgspec.structs.replace(needs[-1], met="no", why=why)
-    saw_tools = not any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings())
-    if not saw_tools:
-        needs = [msgspec.structs.replace(need, met="cannot_tell", why=_UNSEEN) for need in needs]
+    why_unseen = word_unseen(use)
+    saw_tools = why_unseen is None
+    if why_unseen is not None:
+        needs = [msgspec.structs.replace(need, met="cannot_tell", why=why_unseen) for need in needs]
     met, command = {need.met for need in needs}, word_run([group.target.label], SUBAGENT_SUITES)
     more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
     more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met

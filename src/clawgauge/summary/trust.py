@@ -80,15 +80,29 @@ def count_truncated(endings: Sequence[Ending]) -> int:
     return sum(e.n for e in endings if e.answered and e.finish_reason in _CUT_BY_LIMIT)
 
 
+def count_unjudged(endings: Iterable[Ending]) -> int:
+    """Answers without a verdict, because their check broke."""
+    n_unjudged = 0
+    for ending in endings:
+        if ending.succeeded and ending.not_judged is not None:
+            n_unjudged += ending.n
+    return n_unjudged
+
+
 def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse) -> list[str]:
     """One sentence per thing that bends a figure, each with its count."""
     endings, notes = group.endings, []
     n_total, n_answered = sum(e.n for e in endings), sum(e.n for e in endings if e.answered)
     n_success = sum(e.n for e in endings if e.succeeded)
-    if missing := word_unasked(n_total, n_scheduled):
+    n_attempted = sum(e.n for e in endings if e.was_asked)
+    if n_total < n_scheduled:
         why = "the run did not finish" if stop.budget is None else f"the budget was spent ({stop.budget})"
         larger = "" if stop.budget is None else ", with a larger one"
-        notes.append(f"{missing}: {why} (clawgauge run --resume goes on{larger})")
+        if n_attempted < n_total:
+            # Those have a record, and stand among the failures.
+            why = f"{n_total - n_attempted} after it was given up, the others because {why}"
+        never_asked = word_unasked(n_attempted, n_scheduled)
+        notes.append(f"{never_asked}: {why} (clawgauge run --resume goes on{larger})")
     if stop.early:
         after = f"stopped early after {plural(tool_use.n, 'answered tool prompt')}: {tool_use.label}"
         prompts = plural(stop.n_not_needed, "prompt was", "prompts were")
@@ -100,6 +114,10 @@ def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse
     if truncated := count_truncated(endings):
         replies = plural(n_answered, "reply was", "replies were")
         notes.append(f"{truncated} of {replies} cut by the token limit (--max-tokens)")
+    if n_unjudged := count_unjudged(endings):
+        answers = plural(n_unjudged, "answer has", "answers have")
+        why = "the check failed; `clawgauge rescore` judges them again"
+        notes.append(f"{answers} no verdict and count neither for nor against the model: {why}")
     if (untimed := n_success - group.describe("ttft_ms").n) > 0:
         notes.append(f"first-token times were not captured for {untimed} of {plural(n_success, 'successful call')}")
     # What the records warn of, one sentence a kind: the commonest wording, and how many calls are of that kind.
@@ -108,7 +126,7 @@ def group_warnings(group: Group, n_scheduled: int, stop: Stop, tool_use: ToolUse
         kinds[text.partition(":")[0]] += n
     wordings = {text.partition(":")[0]: text for text, _ in reversed(warnings.most_common())}
     common = kinds.most_common(_MAX_RECORD_WARNINGS)
-    return [*notes, *(f"{wordings[kind]} ({n} of {plural(n_total, 'call')})" for kind, n in common)]
+    return [*notes, *(f"{wordings[kind]} ({n} of {plural(n_attempted, 'call')})" for kind, n in common)]
 
 
 def word_violation(code: str) -> str:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from clawgauge.prices import is_free, is_local
-from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target
+from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target, ToolUse
 from clawgauge.records.run import EMBEDDED_CONTEXT
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.stats.proportions import Interval, wilson_interval
-from clawgauge.words import format_latency, format_money, format_percent, list_names
+from clawgauge.words import format_latency, format_money, format_percent, format_short_of, list_names, plural
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
 HALF_P95_MS = 5_000.0
@@ -177,14 +177,30 @@ def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, A
         met = "no" if not is_local(settings) else "cannot_tell" if settings.get("api_key_env") else "yes"
         return Need(name=name, met=met, n=0, k=0, why=_WHERE[met])
     if name == "answers":
-        return _bounded(name, group.n_success, group.n_total, float(group.n_total), job.at_least)
+        return _bounded(name, group.n_success, group.attempted, float(group.attempted), job.at_least)
     if name == "agreement" and (own := group.agreement) is not None:
-        if any(warning.startswith(TOOLS_DROPPED) for warning in group.warnings):
-            why = f"{UNSEEN}the model never saw the tools, its chat template drops them"
-            return Need(name=name, met="cannot_tell", n=own.n, k=own.k, why=why)
+        why_unseen = word_unseen(group.tool_use)
+        if group.tool_use.tools_seen is None and any(text.startswith(TOOLS_DROPPED) for text in group.warnings):
+            why_unseen = f"{UNSEEN}the model never saw the tools"  # a summary of an earlier version
+        if why_unseen is not None:
+            return Need(name=name, met="cannot_tell", n=own.n, k=own.k, why=why_unseen)
         return _bounded(name, own.k, own.n, own.n_eff or own.n, job.at_least)
     # A summary of an earlier version has no needs.
     return Need(name=name, met="cannot_tell", n=0, k=0)
+
+
+def word_unseen(use: ToolUse) -> str | None:
+    """Why nothing can be told of a model that never saw the tools it was offered; None where it saw them."""
+    seen = use.tools_seen
+    if seen is None or not seen.unseen:
+        return None
+    calls = plural(seen.n_offered, "call")
+    if seen.n_no_template >= seen.n_too_few_tokens:
+        why = f"its chat template has no place for them ({seen.n_no_template} of {calls} with tools)"
+    else:
+        counted = "the server counted too few prompt tokens to have shown them"
+        why = f"in {seen.n_too_few_tokens} of {calls} with tools {counted}"
+    return f"{UNSEEN}the model never saw the tools: {why}"
 
 
 def _pool(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
@@ -231,15 +247,9 @@ def hold_to(limit: float, name: str, called: str, k: int, n: int, ci95: tuple[fl
     """A rate held against the limit of a need: met where its interval lies above it, not met where it lies below."""
     low, high = ci95
     met = "yes" if low >= limit else "no" if high < limit else "cannot_tell"
-    bound = f"at most {_short_of(high, limit)}" if met == "no" else f"at least {_short_of(low, limit)}"
+    bound = f"at most {format_short_of(high, limit)}" if met == "no" else f"at least {format_short_of(low, limit)}"
     words = f"{called} {k} of {n} ({bound}, needs {format_percent(limit)})"
     return Need(name=name, met=met, n=n, k=k, lower=low, limit=limit, why=words)
-
-
-def _short_of(share: float, limit: float) -> str:
-    """In whole per cent, but for what is only just short of the limit: `69.8%`."""
-    near = share < limit and format_percent(share) == format_percent(limit)
-    return f"{math.floor(share * 1000) / 10:.1f}%" if near else format_percent(share)
 
 
 _WHERE = {"yes": "runs on your own machines", "no": "not on your own machines"}
@@ -256,7 +266,7 @@ def _figure(name: str, passes: Need, group: GroupSummary, settings: Mapping[str,
     if name in rates:
         return _rate(_NAMES.get(name, name), one.k, one.n) if (one := rates[name]) else _rate("", 0, 0)
     if name == "answers":
-        return _rate(_NAMES[name], group.n_success, group.n_total)
+        return _rate(_NAMES[name], group.n_success, group.attempted)
     if name == "passes":
         return _rate(_NAMES.get(passes.name, passes.name), passes.k, passes.n)
     if name == "first_token":
@@ -293,5 +303,8 @@ def _time(name: str, times: Percentiles, figure: str, half_ms: float) -> _Figure
     # Of too few calls for an interval, half as much again is nothing unusual.
     error_ms = (ends[1] - ends[0]) / (2 * _Z95) if ends else value / 2
     slope = half_ms / (half_ms + value) ** 2
-    over = "over " if figure in times.beyond else ""
-    return _Figure(half_ms / (half_ms + value), slope * error_ms, f"{name} {over}{format_latency(value)}")
+    score = half_ms / (half_ms + value)
+    if figure in times.beyond:
+        # Among the timeouts: it lies somewhere between nothing and what a time just over the deadline would get.
+        return _Figure(0.0, score / 2, f"{name} over {format_latency(value)}")
+    return _Figure(score, slope * error_ms, f"{name} {format_latency(value)}")

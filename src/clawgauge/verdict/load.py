@@ -107,6 +107,9 @@ def compare_capacity(a: Sequence[CapacitySummary], b: Sequence[CapacitySummary])
             yield LoadChange(one.target, kind, "ttft p50 ms", cold.p50, again.p50, verdict)
         unseen = [name for name, x in (("A", one.within_slo), ("B", other.within_slo)) if x and x.broken_at is None]
         verdict = f"or more in {' and '.join(unseen)}" if unseen else ""
+        rules = {entry.tps_rule for entry in (one, other) if entry.tps_rule is not None}
+        if one.slo.tpot_ms is not None and len(rules) > 1:
+            verdict = "cannot tell: times per token go by another rule"
         if one.mode == "closed":
             yield LoadChange(one.target, length, AT_ONCE, carried(one), carried(other), verdict)
         elif one.within_slo and other.within_slo:

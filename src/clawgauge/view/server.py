@@ -1,384 +1,410 @@
-"""The pages of `clawgauge view`, and who may see them. Everything is made anew from the folders; nothing touches a run.
+"""The HTTP server of `clawgauge view`: who is asking, for what, and when it ends.
 
-It listens on this machine alone. The address it prints holds a token, which becomes a cookie at the first request; a
-request by another name of the host (a page that has its own name point here), from another origin, or without the
-token is refused."""
+It listens on this machine alone. The address it prints holds a token that works once, within ten
+minutes, and redirects to `/s/SECRET/`, under which all pages are. A request by another name of the
+host (a page that has its own name point here), from another origin, or without the secret is
+refused."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
-import secrets
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
-from functools import lru_cache
-from html import escape
-from importlib.resources import files
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from string import Template
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote_to_bytes
 
-import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from clawgauge import __version__
-from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
-from clawgauge.errors import ClawgaugeError, RunFolderError
-from clawgauge.history.findings import Trend
-from clawgauge.history.trends import judge_newest, read_history
-from clawgauge.journal import list_runs, stat_file
-from clawgauge.journal.disk import EVENTS, LINE_CAP_BYTES, LOCK, RESULTS, open_file
-from clawgauge.journal.reader import line_decoder
-from clawgauge.records import RunSummary
-from clawgauge.reports.answer import choose, describe_jobs
-from clawgauge.reports.compare import describe_comparison, say_difference
-from clawgauge.reports.history import BY_NEWEST, describe_history
-from clawgauge.reports.html import Survey, read_runs, render_report
-from clawgauge.reports.html.calls import OUTCOMES, classify
-from clawgauge.reports.html.sections import as_html, text
-from clawgauge.reports.words import describe_run
-from clawgauge.run_data import Row, Run
-from clawgauge.summary import summarize_folder
-from clawgauge.words import format_date, format_percent
+from clawgauge.errors import ClawgaugeError
+from clawgauge.journal.disk import is_barren
+from clawgauge.journal.reader import is_run_folder
+from clawgauge.view.access import TOKEN_LIFETIME_S, Access, Redemption
+from clawgauge.view.browser import RedirectFile
+from clawgauge.view.live import MAX_LISTENERS, Feeds
+from clawgauge.view.pages import (
+    STATIC,
+    Pages,
+    RunVersion,
+    message_page,
+    refusal_page,
+    run_link,
+    version_of,
+)
+from clawgauge.view.run_state import RunState, read_state
+from clawgauge.view.workers import Workers
 
-HOST, _COOKIE, _POLL_S = "127.0.0.1", "clawgauge_view", 0.25
+HOST = "127.0.0.1"
+_PAGE_THREADS = 4
+_REPORT_THREADS = 2
+_FEED_THREADS = 2
 # A connection that nothing is sent on looks dead to whatever stands between.
 _QUIET_S = 15.0
-_STATIC = files("clawgauge.view") / "static"
+# A page that has read nothing for so long is taken for gone.
+_WRITE_S = 60.0
+# What is being sent when the server ends may take this long; streams end at once.
+_GRACE_S = 0.5
+_KEEPALIVE_S = 75.0
+# Whose report is waited for on a page that says so, and after how long.
+_LARGE_BYTES = 4 << 20
+_SOON_S = 0.5
 _TYPES = {"view.css": "text/css", "live.js": "text/javascript"}
 _HEADERS = {
-    "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "X-Frame-Options": "DENY",
-    "Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"
-}  # fmt: skip
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
 # A report brings its own, closer one: what is in it is known by its hash.
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_MAX_REPORTS, _MAX_SUMMARISED = 4, 200
-_LARGE_BYTES, _SOON_S = 4 << 20, 0.5  # whose report is waited for on a page that says so, and after how long
-_CHART = (640, 120)
-MAX_ROWS, _MAX_WHY = 500, 160
+_NEWEST = "open the newest address that clawgauge view has printed in its terminal."
+_REDEMPTION_MESSAGES = {
+    Redemption.USED: f"This address has been used already, and each works once: {_NEWEST}",
+    Redemption.EXPIRED: f"This address has expired: {_NEWEST}",
+    Redemption.UNKNOWN: f"This address does not open the view: {_NEWEST}",
+}
 
 
-class Pages:
-    def __init__(self, runs_dir: Path) -> None:
+class _Refused(Exception):
+    """A request that gets an error status and one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class _NotFound(Exception):
+    """There is no such page, or no such run."""
+
+
+class _Target(NamedTuple):
+    """What a request asks for: the parts of its path, decoded one by one, and its query."""
+
+    parts: list[str]
+    query: dict[str, str]
+
+
+class Server:
+    """`announce` is given every address that is to be printed: one, and one after each use."""
+
+    def __init__(
+        self,
+        runs_dir: Path,
+        announce: Callable[[str], None],
+        access: Access | None = None,
+    ) -> None:
         self._runs_dir = runs_dir
-        # A run is known by how far it has been written: another one once a line has been added.
-        self._report_of = lru_cache(maxsize=_MAX_REPORTS)(_report)
-        self._summary_of = lru_cache(maxsize=_MAX_SUMMARISED)(_summary)
+        self._announce = announce
+        self._access = access or Access()
+        self._pages = Pages(runs_dir)
+        self._page_workers = Workers("page", _PAGE_THREADS)
+        self._report_workers = Workers("report", _REPORT_THREADS)
+        self._feeds = Feeds(Workers("feed", _FEED_THREADS))
+        self._reports: dict[RunVersion, asyncio.Task[str]] = {}
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._address = ""
+        self._hosts: frozenset[str] = frozenset()
+        self._printed_token = ""
 
-    def runs(self) -> str:
-        """Which model for which job, and all runs, the newest first, each with its own answer."""
-        paths = list_runs(self._runs_dir)
-        if not paths:
-            return message_page(f"there is no run in {self._runs_dir}: make one with clawgauge run")
-        found = {path: self._summary_of(*_version(path)) for path in paths}
-        told = [(one, Run.open(path).config) for path, one in found.items() if isinstance(one, RunSummary)]
-        answer = describe_jobs(judge_newest([one for one in told if not one[0].capacity]), by=BY_NEWEST)
-        rows = "".join(_run_row(path, one) for path, one in found.items())
-        return _shell("runs", _filled("runs.html", rows=rows, answer=as_html([answer])))
-
-    def report(self, path: Path) -> str:
-        """The report of one run, as `clawgauge report` writes it."""
-        return self._report_of(*_version(path))
-
-    def live(self, path: Path) -> str:
-        return _shell(path.name, _filled("live.html", name=text(path.name), link=_link(path)))
-
-    def comparison(self, a: Path, b: Path) -> str:
-        """Two runs beside each other, with both answers of every prompt that changed sides."""
-        if a == b:
-            return message_page("choose two different runs")
+    async def start(self, port: int) -> None:
+        """Listen; `OSError` where the port is taken."""
+        logger = logging.getLogger(__name__)
+        logger.addFilter(_is_our_fault)
+        self._server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            logger=logger,
+            keepalive_timeout=_KEEPALIVE_S,
+        )
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=_GRACE_S)
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, HOST, port)
         try:
-            comparison = compare_runs([a], [b], Wishes(answers=True))
-        except IncomparableRuns as wrong:
-            differing = "".join(f"<li>{text(say_difference(one))}</li>" for one in wrong.differences)
-            return _shell("compare", f"<h1>These cannot be compared</h1><p>{text(str(wrong))}</p><ul>{differing}</ul>")
-        title = f"{a.name} → {b.name}"
-        return _shell(title, f"<h1>{text(title)}</h1>{as_html(describe_comparison(comparison))}")
+            await self._site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        bound_port = self._runner.addresses[0][1]
+        self._address = f"http://{HOST}:{bound_port}"
+        self._hosts = frozenset({f"{HOST}:{bound_port}", f"localhost:{bound_port}"})
 
-    def history(self) -> str:
-        history, _ = read_history(self._runs_dir)
-        charts = "".join(_chart(trend) for trend in history.trends if len(trend.points) > 1)
-        first, *rest = describe_history(history)
-        figures = f'<section class="charts">{charts}</section>'
-        return _shell("history", f"<h1>History</h1>{as_html([first, rest[0]])}{figures}{as_html(rest[1:])}")
+    def print_address(self) -> None:
+        """Announce a new address; once it is used, the next one."""
+        self._printed_token = self._access.issue(on_use=self.print_address)
+        self._announce(self._entry(self._printed_token))
 
+    def make_redirect(self) -> RedirectFile:
+        """A file for a browser of this user, with an address of its own, until that was used or has
+        expired."""
 
-def _run_row(path: Path, found: RunSummary | str) -> str:
-    link, value, started = _link(path), escape(path.name, quote=True), format_date(Run.open(path).started_at_ms)
-    state = f'<a class="running" href="{link}/live">running: watch it</a>' if is_running(path) else ""
-    told = {"value": value, "name": text(path.name), "link": link, "started": started, "state": state}
-    if isinstance(found, str):
-        return _filled("run.html", **told, answer=f"<p>{text(found)}</p>")
-    jobs = [(text(one.job), escape(one.why, quote=True), text(one.use)) for one in choose(found.jobs)]
-    answers = "".join(f'<dt>{job}</dt><dd title="{why}">{use}</dd>' for job, why, use in jobs)
-    return _filled("run.html", **told, answer=f"<p>{text(describe_run(found))}</p><dl>{answers}</dl>")
+        def remove() -> None:
+            expiry.cancel()
+            redirect.remove()
 
+        redirect = RedirectFile(self._entry(self._access.issue(on_use=remove)))
+        expiry = asyncio.get_running_loop().call_later(TOKEN_LIFETIME_S, redirect.remove)
+        return redirect
 
-def _link(path: Path) -> str:
-    return f"/runs/{quote(path.name, errors='replace')}"
+    async def close(self) -> None:
+        """End all streams and whatever else is being sent, to whoever does not read it too."""
+        await self._site.stop()
+        self._feeds.close()
+        if self._requests:
+            await asyncio.wait(self._requests, timeout=_GRACE_S)
+        for connection in self._server.connections:
+            if connection.transport is not None:
+                # Not `close`, which sends what is buffered first: nobody may ever read it.
+                connection.transport.abort()
+        await self._runner.cleanup()
 
+    def _entry(self, token: str) -> str:
+        return f"{self._address}/?token={token}"
 
-def _version(path: Path) -> tuple[Path, int, int]:
-    found = stat_file(path, RESULTS)
-    return (path, found.st_size, found.st_mtime_ns) if found else (path, 0, 0)
-
-
-def _summary(path: Path, _size: int, _mtime_ns: int) -> RunSummary | str:
-    try:
-        return summarize_folder(path)
-    except ClawgaugeError as wrong:
-        return str(wrong)
-
-
-def _report(path: Path, _size: int, _mtime_ns: int) -> str:
-    survey = Survey()
-    return render_report(read_runs([path], survey), survey)
-
-
-def _chart(trend: Trend) -> str:
-    """The pass rate and its interval through the runs, as a picture; the table below it has the figures."""
-    width, height = _CHART
-    known = [(point.n_passed / point.n_asked, point) for point in trend.points if point.n_asked]
-    if len(known) < 2:
-        return ""
-
-    def y(rate: float) -> float:
-        return round(height * (1 - rate), 1)
-
-    places = [(round(number * width / (len(known) - 1), 1), *one) for number, one in enumerate(known)]
-    ends = [(x, *point.asked_ci95) for x, _, point in places if point.asked_ci95]
-    bars = "".join(f'<line class="interval" x1="{x}" x2="{x}" y1="{y(low)}" y2="{y(high)}"/>' for x, low, high in ends)
-    line = " ".join(f"{x},{y(rate)}" for x, rate, _ in places)
-    dots = "".join(f'<circle cx="{x}" cy="{y(rate)}" r="4"/>' for x, rate, _ in places)
-    (_, first), (rate, last) = known[0], known[-1]
-    title = text(f"{trend.target}: passed, {first.run_id} to {last.run_id}")
-    frame = f'viewBox="-52 -20 {width + 120} {height + 32}" role="img" aria-label="{escape(title, quote=True)}"'
-    rules = "".join(
-        f'<line class="rule" x1="0" x2="{width}" y1="{y(at)}" y2="{y(at)}"/>'
-        f'<text x="-8" y="{y(at) + 5}" text-anchor="end">{format_percent(at)}</text>'
-        for at in (0.0, 0.5, 1.0)
-    )
-    value = f'<text class="last" x="{width + 10}" y="{y(rate) + 5}">{format_percent(rate)}</text>'
-    picture = f'<svg {frame}>{rules}{bars}<polyline points="{line}"/>{dots}{value}</svg>'
-    return f"<figure><figcaption>{title}</figcaption>{picture}</figure>"
-
-
-def message_page(words: str) -> str:
-    return _shell("clawgauge", f"<h1>clawgauge</h1><p>{text(words)}</p>")
-
-
-def _shell(title: str, body: str) -> str:
-    return _filled("page.html", title=text(title), version=escape(__version__), body=body)
-
-
-def _filled(template: str, **values: str) -> str:
-    return Template((_STATIC / template).read_text("utf-8")).substitute(values)
-
-
-def is_running(path: Path) -> bool:
-    """Whether somebody is writing the run: it holds the lock, and its last stretch has not ended."""
-    try:
-        if stat_file(path, LOCK) is None:
-            return False
-        events = stat_file(path, EVENTS)
-        return not _has_ended(path, events.st_size, events.st_mtime_ns) if events else True
-    except (OSError, RunFolderError):
-        return False
-
-
-@lru_cache(maxsize=256)
-def _has_ended(path: Path, size: int, mtime_ns: int) -> bool:
-    """As its events say; read again only once there are more of them, for a run is asked about four times a second."""
-    ends = [event.event for event in Run.open(path).events if event.event.startswith("stretch_")]
-    return bool(ends) and ends[-1] != "stretch_started"
-
-
-class Follower:
-    """The lines of results.jsonl from the first on. `counts` has how many calls of each target ended how."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
-        self._decode = line_decoder(Row)
-        self.counts: dict[str, Counter[str]] = {}
-        config = Run.open(path).config
-        n_each = len(config.prompts) * config.options.repeats if config else 0
-        self.planned = {target.label: n_each for target in config.targets} if config else {}
-
-    def news(self) -> list[dict[str, Any]]:
-        """The rows that came since, the last `MAX_ROWS` of them; all are counted."""
-        rows: deque[dict[str, Any]] = deque(maxlen=MAX_ROWS)
-        for line in self._lines():
-            if (row := self._decode(line)) is not None:
-                outcome = OUTCOMES[classify(row)]
-                self.counts.setdefault(row.target.label, Counter())[outcome] += 1
-                rows.append(_as_json(row, outcome))
-        return list(rows)
-
-    def _lines(self) -> Iterator[bytes]:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if task is not None:
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
         try:
-            with open_file(self._path, RESULTS) as file:
-                if os.fstat(file.fileno()).st_size < self._offset:
-                    # Written anew, as by a retry of what failed.
-                    self._offset, self.counts = 0, {}
-                file.seek(self._offset)
-                # A line that has no end yet is still being written.
-                while (line := file.readline(LINE_CAP_BYTES)).endswith(b"\n"):
-                    self._offset += len(line)
-                    yield line
-        except (OSError, RunFolderError):
-            return
+            return await self._answer(request)
+        except _Refused as refusal:
+            return _refuse(request, refusal)
 
-
-def _as_json(row: Row, outcome: str) -> dict[str, Any]:
-    why = row.violation if row.success else row.failure_type
-    named = {"target": row.target.label, "prompt": f"{row.suite}/{row.prompt_id}", "name": row.prompt_name}
-    told = {"outcome": outcome, "why": (why or "")[:_MAX_WHY], "e2e_ms": row.e2e_ms, "ttft_ms": row.ttft_ms}
-    return named | told
-
-
-class _Server:
-    def __init__(self, runs_dir: Path) -> None:
-        self.token = secrets.token_urlsafe(24)
-        self.hosts: frozenset[str] = frozenset()
-        self._runs_dir, self._pages = runs_dir, Pages(runs_dir)
-        self._making: dict[tuple[Path, int, int], asyncio.Task[str]] = {}
-        self.app = web.Application(middlewares=[self._guard])
-        for path, handler in {
-            "/": self._list, "/history": self._list, "/compare": self._compare, "/static/{name}": self._file,
-            "/runs/{run}": self._report, "/runs/{run}/live": self._live, "/runs/{run}/rows": self._rows,
-        }.items():  # fmt: skip
-            self.app.router.add_get(path, handler)
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if (refusal := self._refusal(request)) is not None:
-            return _closed(web.Response(status=403, text=f"{refusal}\n"))
-        if "token" in request.query:
-            # Out of the address bar, the history and whatever is sent on from there.
-            bare = request.rel_url.without_query_params("token")
-            moved = web.Response(status=303, headers={"Location": str(bare)})
-            moved.set_cookie(_COOKIE, self.token, httponly=True, samesite="Strict", path="/")
-            return _closed(moved)
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        _require_readable_headers(request)
+        self._require_own_site(request)
+        target = _read_target(request)
+        if target.parts == [""]:
+            return self._enter(request, target)
+        has_secret = len(target.parts) >= 2 and target.parts[0] == "s"
+        if not has_secret or not self._access.knows_secret(target.parts[1]):
+            raise _Refused(403, _REDEMPTION_MESSAGES[Redemption.UNKNOWN])
+        if request.method not in ("GET", "HEAD"):
+            raise _Refused(405, "The view only shows: nothing can be changed here.")
+        parts = target.parts[2:]
+        root = "../" * (len(parts) - 1) or "./"
         try:
-            return await handler(request)
-        except web.HTTPException as wrong:
-            return _closed(web.Response(status=wrong.status, text=f"{wrong.reason}\n"))
-        except ClawgaugeError as wrong:
-            return _page(message_page(str(wrong)), status=404)
+            return await self._show(request, parts, target.query, root)
+        except ClawgaugeError as error:
+            return _html(message_page(str(error), root), status=404)
+        except _NotFound:
+            message = "There is no such page: go back to the list of runs."
+            return _html(message_page(message, root), status=404)
 
-    def _refusal(self, request: web.Request) -> str | None:
-        if request.host not in self.hosts:
-            return "this is not the address that clawgauge view printed"
-        origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "none")
-        strange = site not in {"none", "same-origin"} and "token" not in request.query
-        if strange or (origin is not None and origin not in {f"http://{host}" for host in self.hosts}):
-            return "asked from another site"
-        given = request.query.get("token") or request.cookies.get(_COOKIE, "")
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
-            return "open the whole address that clawgauge view printed: it holds a token"
-        return None
+    def _require_own_site(self, request: web.BaseRequest) -> None:
+        if request.headers.get("Host") not in self._hosts:
+            raise _Refused(403, f"This is not the address of the view: {_NEWEST}")
+        origin = request.headers.get("Origin")
+        if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
+            raise _Refused(403, f"This was asked from another site: {_NEWEST}")
+        # Another site may lead here, as the file does that opens the browser, but load nothing.
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            mode = request.headers.get("Sec-Fetch-Mode")
+            destination = request.headers.get("Sec-Fetch-Dest")
+            if (mode, destination) != ("navigate", "document"):
+                raise _Refused(403, f"This was asked from another site: {_NEWEST}")
 
-    async def _path(self, run: str) -> Path:
-        """Of the runs that there are, by its name: whatever else is asked for is not there."""
-        for path in await asyncio.to_thread(list_runs, self._runs_dir):
-            if path.name == run:
-                return path
-        raise web.HTTPNotFound
+    def _enter(self, request: web.BaseRequest, target: _Target) -> web.StreamResponse:
+        """Exchange the token of a printed address for the address of the pages."""
+        token = target.query.get("token", "")
+        # Browsers of other makes and years have other names for it.
+        purposes = [request.headers.get(name, "") for name in ("Sec-Purpose", "Purpose", "X-Moz")]
+        if request.method != "GET" or any("prefetch" in purpose for purpose in purposes):
+            # A browser that only looks ahead must not use the address up.
+            raise _Refused(403, "This address works once: open it.")
+        redemption = self._access.redeem(token)
+        if redemption is Redemption.ACCEPTED:
+            return self._redirect("")
+        if redemption is not Redemption.UNKNOWN and not self._access.is_open(self._printed_token):
+            # Whoever holds an old address is shown where to find a new one, so there must be one.
+            self.print_address()
+        raise _Refused(403, _REDEMPTION_MESSAGES[redemption])
 
-    async def _list(self, request: web.Request) -> web.StreamResponse:
-        wanted = self._pages.history if request.path == "/history" else self._pages.runs
-        return _page(await asyncio.to_thread(wanted))
+    async def _show(
+        self, request: web.BaseRequest, parts: list[str], query: dict[str, str], root: str
+    ) -> web.StreamResponse:
+        match parts:
+            case []:
+                return self._redirect("")
+            case [""]:
+                return _html(await self._page_workers.run(self._pages.runs))
+            case ["history"]:
+                return _html(await self._page_workers.run(self._pages.history))
+            case ["compare"]:
+                a = await self._find_run(query.get("a", ""))
+                b = await self._find_run(query.get("b", ""))
+                return _html(await self._page_workers.run(lambda: self._pages.comparison(a, b)))
+            case ["static", name] if name in _TYPES:
+                source = (STATIC / name).read_text("utf-8")
+                return _with_headers(web.Response(text=source, content_type=_TYPES[name]))
+            case ["runs", run]:
+                return await self._report(await self._find_run(run), wants_report="report" in query)
+            case ["runs", run, "live"]:
+                path = await self._find_run(run)
+                return _html(await self._page_workers.run(lambda: self._pages.live(path, root)))
+            case ["runs", run, "rows"]:
+                return await self._rows(request, await self._find_run(run))
+            case _:
+                raise _NotFound
 
-    async def _compare(self, request: web.Request) -> web.StreamResponse:
-        a, b = [await self._path(request.query.get(side, "")) for side in "ab"]
-        return _page(await asyncio.to_thread(self._pages.comparison, a, b))
+    async def _find_run(self, name: str) -> Path:
+        """Of the runs that there are, the one with this name. No other path can be asked for."""
 
-    async def _report(self, request: web.Request) -> web.StreamResponse:
-        path = await self._path(request.match_info["run"])
-        if "report" not in request.query and await asyncio.to_thread(is_running, path):
-            return _closed(web.Response(status=303, headers={"Location": f"{request.rel_url.path}/live"}))
-        version = await asyncio.to_thread(_version, path)
-        if (making := self._making.get(version)) is None:
-            making = self._making[version] = asyncio.create_task(asyncio.to_thread(self._pages.report, path))
-            making.add_done_callback(lambda done: self._making.pop(version, None) and done.exception())
-        if version[1] > _LARGE_BYTES and not (await asyncio.wait([making], timeout=_SOON_S))[0]:
-            waiting = _page(message_page(f"the report of {path.name} is being made, and opens by itself"))
-            waiting.headers["Refresh"] = "1"
-            return waiting
+        def find() -> Path:
+            with suppress(OSError):
+                for path in self._runs_dir.iterdir():
+                    if path.name != name or name.startswith("."):
+                        continue
+                    if is_run_folder(path) and not is_barren(path):
+                        return path
+            raise _NotFound
+
+        return await self._page_workers.run(find)
+
+    async def _report(self, path: Path, *, wants_report: bool) -> web.StreamResponse:
+        state = await self._page_workers.run(lambda: read_state(path))
+        if state is RunState.RUNNING and not wants_report:
+            return self._redirect(f"{run_link(path)}/live")
+        version = await self._page_workers.run(lambda: version_of(path))
+        making = self._reports.get(version)
+        if making is None:
+            rendering = self._report_workers.run(lambda: self._pages.report(version))
+            making = asyncio.create_task(rendering)
+            self._reports[version] = making
+            making.add_done_callback(lambda done: self._forget_report(version, done))
+        _, size_bytes, _ = version
+        if size_bytes > _LARGE_BYTES:
+            done, _ = await asyncio.wait([making], timeout=_SOON_S)
+            if not done:
+                message = f"The report of {path.name} is being made, and opens by itself."
+                waiting = _html(message_page(message, "../"))
+                waiting.headers["Refresh"] = "1"
+                return waiting
         # Whoever leaves does not take it from those who still wait.
-        return _closed(web.Response(text=await asyncio.shield(making), content_type="text/html"))
+        report = await asyncio.shield(making)
+        return _with_headers(web.Response(text=report, content_type="text/html"))
 
-    async def _live(self, request: web.Request) -> web.StreamResponse:
-        return _page(self._pages.live(await self._path(request.match_info["run"])))
+    def _forget_report(self, version: RunVersion, done: asyncio.Task[str]) -> None:
+        self._reports.pop(version, None)
+        if not done.cancelled():
+            done.exception()  # seen, although nobody may be waiting any more
 
-    async def _file(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]
-        if name not in _TYPES:
-            raise web.HTTPNotFound
-        return _closed(web.Response(text=(_STATIC / name).read_text("utf-8"), content_type=_TYPES[name]))
+    async def _rows(self, request: web.BaseRequest, path: Path) -> web.StreamResponse:
+        """Server-sent events: what is there, then what comes, until the run ends."""
+        if self._feeds.is_full:
+            message = f"{MAX_LISTENERS} live pages are open, and there can be no more"
+            return _plain(f"{message}: close some of them.", status=503)
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        _with_headers(stream)
+        with self._feeds.listen(path) as listener:
+            await stream.prepare(request)
+            while request.method != "HEAD":
+                try:
+                    async with asyncio.timeout(_QUIET_S):
+                        message_bytes = await listener.next()
+                except TimeoutError:
+                    message_bytes = b": still here\n\n"
+                if message_bytes is None:
+                    break
+                try:
+                    async with asyncio.timeout(_WRITE_S):
+                        await stream.write(message_bytes)
+                except TimeoutError:
+                    if request.transport is not None:
+                        request.transport.abort()
+                    break
+        return stream
 
-    async def _rows(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: what is there, then what comes, until the run ends or the reader leaves."""
-        path = await self._path(request.match_info["run"])
-        stream = _closed(web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"}))
-        await stream.prepare(request)
-        follower = await asyncio.to_thread(Follower, path)
-        quiet_s, first = 0.0, True
-        while True:
-            # Asked before the rows are read: what was written before the end is then among them.
-            running = await asyncio.to_thread(is_running, path)
-            rows = await asyncio.to_thread(follower.news)
-            quiet_s += _POLL_S
-            if rows or first or not running:
-                news = {"rows": rows, "counts": follower.counts, "planned": follower.planned, "running": running}
-                await stream.write(b"data: " + msgspec.json.encode(news) + b"\n\n")
-                quiet_s, first = 0.0, False
-            elif quiet_s >= _QUIET_S:
-                await stream.write(b": still here\n\n")
-                quiet_s = 0.0
-            if not running:
-                return stream
-            await asyncio.sleep(_POLL_S)
+    def _redirect(self, path: str) -> web.StreamResponse:
+        """Of `path`, which is quoted already, under the secret."""
+        location = f"/s/{self._access.secret}/{path}"
+        return _with_headers(web.Response(status=303, headers={"Location": location}))
 
 
-def _closed(response: web.StreamResponse) -> web.StreamResponse:
+def _require_readable_headers(request: web.BaseRequest) -> None:
+    for name, value in request.headers.items():
+        if name.lower() == "cookie":
+            # Another program's, which a browser sends to every port of this machine: not read here.
+            continue
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _Refused(400, f"The header {name} of this request is not UTF-8.") from None
+
+
+def _read_target(request: web.BaseRequest) -> _Target:
+    """From the request line as it came: a path must be split before its names are decoded."""
+    path, _, raw_query = request.raw_path.partition("?")
+    if not path.startswith("/") or not request.raw_path.isascii():
+        raise _Refused(400, "The address of this request is no path.")
+    # A folder may have any bytes in its name, and Python keeps those that are no text as they are.
+    parts = [os.fsdecode(unquote_to_bytes(part)) for part in path[1:].split("/")]
+    try:
+        fields = parse_qs(raw_query, keep_blank_values=True, errors="surrogateescape", max_num_fields=100)
+    except ValueError:
+        raise _Refused(400, "The query of this address cannot be read.") from None
+    return _Target(parts, {name: values[0] for name, values in fields.items()})
+
+
+def _refuse(request: web.BaseRequest, refusal: _Refused) -> web.StreamResponse:
+    if request.headers.get("Sec-Fetch-Dest") == "empty":
+        # Asked by a script, which shows the sentence on its own page.
+        return _plain(refusal.message, refusal.status)
+    page, policy = refusal_page(refusal.message)
+    return _html(page, status=refusal.status, policy=policy)
+
+
+def _plain(message: str, status: int) -> web.StreamResponse:
+    return _with_headers(web.Response(text=f"{message}\n", status=status))
+
+
+def _html(html: str, status: int = 200, policy: str = _POLICY) -> web.StreamResponse:
+    encodable = html.encode("utf-8", "replace").decode()
+    page = web.Response(text=encodable, content_type="text/html", status=status)
+    page.headers["Content-Security-Policy"] = policy
+    return _with_headers(page)
+
+
+def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
     response.headers.update(_HEADERS)
     return response
 
 
-def _page(html: str, status: int = 200) -> web.StreamResponse:
-    page = web.Response(text=html.encode("utf-8", "replace").decode(), content_type="text/html", status=status)
-    page.headers["Content-Security-Policy"] = _POLICY
-    return _closed(page)
-
-
-def _is_ours(entry: logging.LogRecord) -> bool:
-    """Whether a fault is for whoever serves to know: what a client sent that is no HTTP, it is told itself."""
+def _is_our_fault(entry: logging.LogRecord) -> bool:
+    """Whether the user needs to know. A client that sends no HTTP is told itself."""
     fault = entry.exc_info[1] if entry.exc_info else None
     return not isinstance(fault, HttpProcessingError | ConnectionError)
 
 
-async def serve(runs_dir: Path, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until cancelled. `ready` is told the address, token and all, once it can be asked."""
-    server = _Server(runs_dir)
-    logger = logging.getLogger(__name__)
-    logger.addFilter(_is_ours)
-    runner = web.AppRunner(server.app, access_log=None, handle_signals=False, logger=logger)
-    await runner.setup()
+async def serve(
+    runs_dir: Path,
+    port: int,
+    announce: Callable[[str], None],
+    open_browser: Callable[[Path], None] | None = None,
+) -> None:
+    """Serve until cancelled. `open_browser` is given a file that leads to the view, and must return
+    at once."""
+    server = Server(runs_dir, announce)
+    await server.start(port)
+    redirect = None
     try:
-        site = web.TCPSite(runner, HOST, port)
-        await site.start()
-        bound = runner.addresses[0][1]
-        server.hosts = frozenset(f"{name}:{bound}" for name in (HOST, "localhost"))
-        ready(f"http://{HOST}:{bound}/?token={server.token}")
+        server.print_address()
+        if open_browser is not None:
+            with suppress(OSError):  # no room for the file: the printed address is there
+                redirect = server.make_redirect()
+                open_browser(redirect.path)
         await asyncio.Event().wait()
     finally:
-        await runner.cleanup()
+        if redirect is not None:
+            redirect.remove()
+        await server.close()

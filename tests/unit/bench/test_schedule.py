@@ -36,5 +36,5 @@ def test_jitter_delays_within_its_bound_and_never_reorders() -> None:
 
 
 def test_words_count_up() -> None:
-    """The text of a reply is w0 w1 w2, so that a lost or doubled token shows."""
-    assert "".join(map(word, range(3))) == "w0 w1 w2"
+    """The text of a reply is w0000 w0001 w0002, so that a lost or doubled token shows."""
+    assert "".join(map(word, range(3))) == "w0000 w0001 w0002 "

@@ -208,8 +208,10 @@ def test_a_call_under_load_never_waits_for_money(tmp_path: Path) -> None:
             ]
             assert await run.ask_under_load(cells[0], 0, 0, 0) is not None
             assert await run.ask_under_load(cells[1], 0, 0, 0) is not None
+            assert not context.in_flight
             task = asyncio.create_task(run.ask_under_load(cells[2], 0, 0, 0))
             await box.under_load.wait()
+            assert len(context.in_flight) == 1
             assert await asyncio.wait_for(run.ask_under_load(cells[3], 0, 0, 0), 60) is None
             task.cancel()
 

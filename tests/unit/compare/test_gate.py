@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +17,7 @@ from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, render_comparison_junit
 from clawgauge.reports.terminal import as_text
 from clawgauge.stats.paired import above_zero_p
+from support.command import clean_environment
 from support.written_runs import LABEL, MODEL, PROVIDER, T0, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -335,3 +338,25 @@ def test_one_sided_evidence_is_mcnemars_score_beside_students_t() -> None:
     assert above_zero_p([-1.0] * 5) == pytest.approx(1 - above_zero_p([1.0] * 5))
     assert above_zero_p([1.0, -1.0]) == pytest.approx(0.5)
     assert above_zero_p([0.0] * 9) == above_zero_p([1.0]) == above_zero_p([]) == 1.0
+
+
+@pytest.mark.parametrize("fault", ["ZeroDivisionError()", "KeyError('p')", "RecursionError()", "RuntimeError('no')"])
+def test_a_fault_of_our_own_is_no_failed_gate(fault: str, tmp_path: Path) -> None:
+    """Where `compare` itself breaks, the exit code is 70, with the traceback and a sentence: a gate that fails is 1."""
+    for run_id in ("before", "after"):
+        records = [record(f"P{number}") for number in range(3)]
+        asked = config([prompt(f"P{number}") for number in range(3)])
+        write_run(tmp_path / "runs" / run_id, records, config=asked)
+    program = f"""
+import sys
+from clawgauge.cli import compare, main
+def break_down(*arguments):
+    raise {fault}
+compare.compare_runs = break_down
+sys.exit(main(["compare", "before", "after", "--fail-on", "n_error>0"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 70 and done.stdout == ""
+    assert "Traceback" in done.stderr and "a fault of clawgauge itself" in done.stderr

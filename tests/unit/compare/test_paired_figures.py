@@ -48,9 +48,10 @@ def test_one_trial_a_prompt_is_mcnemar(tmp_path: Path) -> None:
 
 
 def test_the_same_verdicts_are_no_evidence(tmp_path: Path) -> None:
-    """Without a change p is 1, no interval of width 0 claims certainty, and it is said what would have been seen."""
+    """Without a change p is 1, no interval of width 0 claims certainty, and it is said what would have been seen: a
+    dozen prompts see too little to say that nothing changed."""
     rate = compare_passes(tmp_path, "+++---------", "+++---------").rates["objective_pass_rate"]
-    assert (rate.p, rate.difference, rate.verdict) == (1.0, 0.0, "no_change_seen")
+    assert (rate.p, rate.difference, rate.verdict) == (1.0, 0.0, "cannot_tell")
     assert rate.ci95 is not None and rate.ci95[0] < -0.1 and rate.ci95[1] > 0.1
     assert rate.smallest_change is not None and 0.4 < rate.smallest_change < 0.7
 
@@ -215,7 +216,7 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
     assert (back.p, back.verdict, back.test) == (pytest.approx(2 * 0.5**7), "changed", "sign")
 
 
-@pytest.mark.parametrize(("n_shorter", "verdict"), [(4, "no_change_seen"), (7, "no_change_seen"), (11, "changed")])
+@pytest.mark.parametrize(("n_shorter", "verdict"), [(4, "no_change_seen"), (7, "cannot_tell"), (11, "changed")])
 def test_tokens_have_changed_where_their_middle_prompt_has(tmp_path: Path, n_shorter: int, verdict: str) -> None:
     """Answers of the same length speak for no change: interval, p and verdict are of one mind, and none is certain."""
     a = write_run(tmp_path / "a", [record(i, output_tokens=50) for i in IDS], config=PLAN)

@@ -41,10 +41,10 @@ def test_targets_that_take_turns_share_their_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_calls", "said"), [(1, "(gone: why)\n"), (2, "other prompt is not"), (3, "prompts are not")]
+    ("n_others", "said"), [(0, "(gone: why)\n"), (1, "other prompt is not"), (2, "prompts are not")]
 )
 def test_a_dead_target_speaks_of_other_prompts_where_it_has_some(
-    capsys: pytest.CaptureFixture[str], n_calls: int, said: str
+    capsys: pytest.CaptureFixture[str], n_others: int, said: str
 ) -> None:
-    PlainLines({ONE: Progress(n_calls)}).target_skipped(ONE, CallFailure("error", "gone", "why"), 0)
+    PlainLines({ONE: Progress(9)}).target_skipped(ONE, CallFailure("error", "gone", "why"), n_others)
     assert said in capsys.readouterr().err

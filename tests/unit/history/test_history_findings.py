@@ -17,11 +17,12 @@ from clawgauge.cli.history import add_arguments, execute
 from clawgauge.errors import RunFolderError
 from clawgauge.history.findings import FillStep, History
 from clawgauge.history.trends import read_history
-from clawgauge.records.summary import CapacitySummary
+from clawgauge.records.summary import CapacitySummary, RunSummary
 from clawgauge.reports.history import describe_history
 from clawgauge.reports.terminal import as_text
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.summary import summarize_folder
+from clawgauge.summary.stored import seal_summary
 from support.rows import every_row
 from support.written_runs import (
     LABEL,
@@ -103,7 +104,7 @@ def test_the_runs_table_keeps_to_a_suite_and_has_each_models_own_passes(tmp_path
     assert (run.n_ok, run.n_scheduled, run.suites) == (5, 8, ["extra"])
     assert run.passes == {LABEL: (1, 3), f"{PROVIDER}:other": (2, 2)}
     shown = as_text(describe_history(look(tmp_path, suite="extra")), 160)
-    assert "5/8" in shown and f"{MODEL} 1/3" in shown and "other 2/2" in shown
+    assert "5/5 of 8" in shown and f"{MODEL} 1/3" in shown and "other 2/2" in shown
 
 
 def test_a_tier_that_is_not_decided_looks_so(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_capacity_runs_are_listed_with_what_they_say(tmp_path: Path) -> None:
         CapacitySummary(target=f"{PROVIDER}:{name}", mode="closed", context_tokens=2000) for name in (MODEL, "other")
     ]
     summary = msgspec.structs.replace(summarize_folder(both), capacity=found)
-    (both / "summary.json").write_bytes(msgspec.json.encode(summary))
+    (both / "summary.json").write_bytes(msgspec.json.encode(seal_summary(summary, both)))
     (run,) = [run for run in look(tmp_path, models=["oth*"]).runs if run.run_id == "load"]
     assert run.targets == [f"{PROVIDER}:other"] and len(run.load) == 1 and run.load[0].startswith(f"{PROVIDER}:other: ")
 
@@ -333,29 +334,73 @@ def test_filters(tmp_path: Path) -> None:
     assert look(tmp_path, suite="nothing").runs == []
 
 
+def write_summary(run: Path, *, sealed: bool = True, **changes: Any) -> None:
+    """summary.json as the program leaves it, ten seconds newer than all else, after these changes to its first model or
+    to itself; where not `sealed` they were made by hand."""
+    told = json.loads(msgspec.json.encode(seal_summary(summarize_folder(run), run)))
+    told["models"][0] |= {name: value for name, value in changes.items() if name in told["models"][0]}
+    told |= {name: value for name, value in changes.items() if name in told}
+    if sealed:
+        told = seal_summary(msgspec.convert(told, RunSummary), run)
+    (run / "summary.json").write_bytes(msgspec.json.encode(told))
+    newer = (run / "results.jsonl").stat().st_mtime + 10
+    os.utime(run / "summary.json", (newer, newer))
+
+
 @pytest.mark.parametrize("forged", [{"n_passed": 9_999}, {"n_judged": -5}, {"objective_pass_rate": 7.5}])
 def test_a_summary_that_cannot_be_is_not_believed(tmp_path: Path, forged: dict[str, Any]) -> None:
     """More passes than answers: whoever wrote that, the records are what counts."""
     run = write_run(tmp_path / "run", [record(i) for i in IDS], config=config(PROMPTS))
-    told = json.loads(msgspec.json.encode(summarize_folder(run)))
-    told["models"][0] |= forged
-    (run / "summary.json").write_text(json.dumps(told))
-    newer = (run / "results.jsonl").stat().st_mtime + 10
-    os.utime(run / "summary.json", (newer, newer))
+    write_summary(run, **forged)
     assert "30/30" in as_text(describe_history(look(tmp_path)), 200)
 
 
 def test_a_fresh_summary_is_taken_and_a_stale_one_is_not(tmp_path: Path) -> None:
     """summary.json counts while nothing it sums up is newer: that is what makes hundreds of runs fast."""
     run = write_passes(tmp_path, 1, 20)
-    told = json.loads(msgspec.json.encode(summarize_folder(run)))
-    told["models"][0]["n_passed"] = 7
-    (run / "summary.json").write_text(json.dumps(told))
-    newer = (run / "results.jsonl").stat().st_mtime + 10
-    os.utime(run / "summary.json", (newer, newer))
-    assert look(tmp_path).runs[0].n_passed == 7
-    os.utime(run / "results.jsonl", (newer + 10, newer + 10))
+    write_summary(run)
+    lines, before = (run / "results.jsonl").read_bytes(), (run / "results.jsonl").stat()
+    # Of the same size and age: who reads it anew finds no record in it.
+    (run / "results.jsonl").write_bytes(b" " * (len(lines) - 1) + b"\n")
+    os.utime(run / "results.jsonl", ns=(before.st_mtime_ns, before.st_mtime_ns))
     assert look(tmp_path).runs[0].n_passed == 20
+    (run / "results.jsonl").write_bytes(lines)
+    newer = (run / "summary.json").stat().st_mtime + 10
+    write_summary(run, n_passed=7)
+    os.utime(run / "results.jsonl", (newer, newer))
+    assert look(tmp_path).runs[0].n_passed == 20
+
+
+@pytest.mark.parametrize(
+    ("sealed", "changes"),
+    [
+        (False, {"n_passed": 7}),
+        (False, {"clawgauge_version": None}),
+        (True, {"n_passed": 7, "clawgauge_version": "0.2.0.dev1"}),
+        (True, {"n_passed": 7, "clawgauge_version": None}),
+        (False, {"n_passed": 7, "figures_sha256": None}),
+    ],
+    ids=["changed by hand", "no version", "another version", "another version, no name", "no checksum"],
+)
+def test_a_summary_that_this_version_did_not_make_of_these_records_is_made_anew(
+    tmp_path: Path, sealed: bool, changes: dict[str, Any]
+) -> None:
+    """Written by hand, or by another version: `history` says what `show` says."""
+    run = write_passes(tmp_path, 1, 20)
+    write_summary(run, sealed=sealed, **changes)
+    assert look(tmp_path).runs[0].n_passed == 20
+    assert look(tmp_path).trends[0].latest.n_passed == 20
+
+
+def test_a_summary_of_other_records_is_not_believed_however_new_it_is(tmp_path: Path) -> None:
+    """Records that were added, and files whose times say nothing, as after a copy."""
+    run = write_passes(tmp_path, 1, 20)
+    write_summary(run)
+    summary = (run / "summary.json").stat()
+    with (run / "results.jsonl").open("a") as file:
+        file.write(json.dumps(record("P29", repeat=1, run_id="day1")) + "\n")
+    os.utime(run / "results.jsonl", ns=(0, summary.st_mtime_ns - 10**9))
+    assert look(tmp_path).runs[0].n_passed == 21
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_is_shown(tmp_path: Path) -> None:

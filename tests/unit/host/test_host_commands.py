@@ -124,4 +124,4 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     before = psutil.Process().num_fds()
     for _ in range(3):
         run_together(tools, path_of(tmp_path), 0.1)
-    assert psutil.Process().num_fds() == before
+    assert psutil.Process().num_fds() <= before  # fewer, where something of an earlier test is closed meanwhile

@@ -212,3 +212,44 @@ asyncio.run(main())
     )
     assert repeats(tmp_path / "r") == list(range(100))
     assert not (tmp_path / "r" / ".lock").exists()
+
+
+class Full(Directory):
+    """A folder on a disk without room."""
+
+    def open(self, name: str, flags: int, *, cap_bytes: int | None = None) -> int:
+        return os.open("/dev/full", os.O_WRONLY)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_calls_that_did_not_get_to_the_disk_are_counted(tmp_path: Path, run: Run) -> None:
+    """Also those that nobody waits for any more; what was never asked is no call."""
+
+    async def record() -> None:
+        appender = Appender(Full(tmp_path), "results.jsonl")
+        waiting = [asyncio.ensure_future(appender.append(b"{}\n", is_call=n > 0)) for n in range(4)]
+        await asyncio.sleep(0)
+        waiting[3].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        with pytest.raises(DiskFailure):
+            await appender.append(b"{}\n")
+        appender.flush()
+        assert appender.n_calls_lost == 4
+        appender.close()
+
+    run(record())
+
+
+def test_what_is_on_disk_is_not_counted_as_lost(tmp_path: Path, run: Run) -> None:
+    """A line that was handed over is written although whoever waited for it was cancelled."""
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            writing = asyncio.ensure_future(folder.append(make_result(repeat=0)))
+            await asyncio.sleep(0)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            assert folder.count_lost_calls() == 0
+            assert repeats(folder.path) == [0]
+
+    run(record())

@@ -42,16 +42,16 @@ def test_documents_come_back_as_written(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_none(tmp_path: Path) -> None:
     """A run killed before its first document has none, and that is no error."""
-    assert [Run.open(tmp_path).config, Run.open(tmp_path).raw_config] == [None, None]
+    assert Run.open(tmp_path).config is None
     assert [Run.open(tmp_path).inventory, Run.open(tmp_path).summary, Run.open(tmp_path).events] == [None, None, []]
 
 
-def test_documents_of_another_shape_are_none_but_can_be_had_raw(tmp_path: Path) -> None:
-    """config.json of the first harness is no RunConfig, yet its content can be read."""
+def test_documents_of_another_shape_are_none_and_tell_who_wrote_them(tmp_path: Path) -> None:
+    """config.json of the first harness is no RunConfig, yet the folder is known as its own."""
     for name in ("config.json", "inventory.json", "summary.json"):
         (tmp_path / name).write_text('{"models": ["llama3.2:3b"], "note": "\\ud800"}')
     assert [Run.open(tmp_path).config, Run.open(tmp_path).inventory, Run.open(tmp_path).summary] == [None, None, None]
-    assert Run.open(tmp_path).raw_config == {"models": ["llama3.2:3b"], "note": "\ufffd"}
+    assert Run.open(tmp_path).first_harness
 
 
 @every_row(

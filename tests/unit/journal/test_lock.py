@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from clawgauge.errors import RunLocked
-from clawgauge.journal.folder import RunFolder
+from clawgauge.journal.folder import RunFolder, is_being_written
+from support.waiting import wait_until
 
 from .samples import run_child, start_child
 
@@ -102,3 +107,68 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 """
     if sys.platform != "win32":
         assert run_child(code, run_path) == "[0, 0, 0, 0]\n"
+
+
+@pytest.mark.slow
+def test_who_only_asks_whether_a_run_is_written_is_never_taken_for_its_writer(run_path: Path) -> None:
+    """A view asks several times a second, and whoever goes on with the run must not be refused for it."""
+    over = threading.Event()
+    seen = Counter[bool]()
+
+    def ask() -> None:
+        while not over.wait(0.0005):
+            seen[is_being_written(run_path)] += 1
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    try:
+        for _ in range(200):
+            with RunFolder.open_existing(run_path):
+                assert is_being_written(run_path)
+        wait_until(lambda: seen[False] and seen[True])
+    finally:
+        over.set()
+        for asker in askers:
+            asker.join()
+    assert not is_being_written(run_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_killed_writer_holds_nothing_although_its_lock_file_is_there(run_path: Path) -> None:
+    writer = start_child(
+        """
+import time
+from pathlib import Path
+from clawgauge.journal.folder import RunFolder
+folder = RunFolder.open_existing(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(3600)
+""",
+        run_path,
+    )
+    assert writer.stdout is not None
+    try:
+        assert writer.stdout.readline() == "held\n"
+        assert is_being_written(run_path)
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert (run_path / ".lock").exists()
+    assert not is_being_written(run_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other locks")
+def test_where_nothing_can_be_locked_the_process_named_in_the_lock_file_counts(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with RunFolder.open_existing(run_path):
+        monkeypatch.setattr("fcntl.flock", refuse)
+        assert is_being_written(run_path)
+        holder = json.loads((run_path / ".lock").read_text())
+        gone = {**holder, "started_at_ms": 1}  # before this process began: another one had its number
+        (run_path / ".lock").write_text(json.dumps(gone))
+        assert not is_being_written(run_path)

@@ -10,6 +10,7 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 
 from clawgauge.errors import ConfigError
+from clawgauge.own_work import database, stores
 from clawgauge.own_work.stores import read_sessions
 from support.openclaw_store import (
     DATA,
@@ -25,6 +27,7 @@ from support.openclaw_store import (
     copy_store,
     database_of,
     hashes,
+    link_endlessly,
     read_moments,
     user,
     write_database,
@@ -170,19 +173,67 @@ def test_links_are_not_followed_and_what_is_no_file_is_not_waited_for(tmp_path: 
     assert left_out["files that cannot be read"] == 1
 
 
-def _endless_view(database: Path) -> None:
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+COLUMNS = "'s1' AS session_id, i AS seq, '{}' AS event_json, NULL AS event_zstd, i AS created_at"
+
+
+def _change(database: Path, *statements: str) -> None:
     with sqlite3.connect(database) as connection:
-        connection.execute("DROP TABLE transcript_events")
-        connection.execute(
-            "CREATE VIEW transcript_events AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-            "SELECT 's1' AS session_id, i AS seq, '{}' AS event_json, NULL AS event_zstd FROM n"
-        )
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+def _endless_view(database: Path) -> None:
+    view = f"CREATE VIEW transcript_events AS {ENDLESS} SELECT {COLUMNS} FROM n"
+    _change(database, "DROP TABLE transcript_events", view)
+
+
+def _view_that_says_it_is_a_table(database: Path) -> None:
+    _endless_view(database)
+    lie = "UPDATE sqlite_master SET type = 'table' WHERE name = 'transcript_events'"
+    _change(database, "PRAGMA writable_schema = ON", lie)
+
+
+def _index_of_an_endless_view(table: str, columns: str) -> Callable[[Path], None]:
+    def change(database: Path) -> None:
+        view = f"CREATE VIEW endless AS {ENDLESS} SELECT i AS rowid, {COLUMNS} FROM n"
+        virtual = f"CREATE VIRTUAL TABLE {table} USING fts5({columns}, content='endless', content_rowid='rowid')"
+        _change(database, f"DROP TABLE IF EXISTS {table}", view, virtual)
+
+    return change
+
+
+def _computed_column(database: Path) -> None:
+    """One call of a function that takes longer than anyone lives, and can be interrupted by nobody."""
+    slow = "printf('%.*c', 40000, 'a') LIKE '" + "%a" * 40 + "%b'"
+    columns = f"session_id, seq, event_json AS ({slow}), event_zstd"
+    create = f"CREATE TABLE transcript_events ({columns})"
+    row = "INSERT INTO transcript_events (session_id, seq) VALUES ('s1', 1)"
+    _change(database, "DROP TABLE transcript_events", create, row)
+
+
+def _many_tables(database: Path) -> None:
+    """A schema that is longer than any statement."""
+    checks = " AND ".join(["x > 1"] * 30_000)
+    _change(database, "PRAGMA writable_schema = ON")
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        sql = f"CREATE TABLE large (x CHECK ({checks}))"
+        connection.execute("INSERT INTO sqlite_master VALUES ('table', 'large', 'large', 2, ?)", (sql,))
     connection.close()
 
 
 def _folder(database: Path) -> None:
     database.unlink()
     database.mkdir()
+
+
+def _virtual_table_with_a_page(database: Path) -> None:
+    """An ordinary table by its entry in the schema, and none by the statement there."""
+    _index_of_an_endless_view("transcript_events", "session_id, seq, event_json, event_zstd")(database)
+    lie = "UPDATE sqlite_master SET rootpage = 2 WHERE name = 'transcript_events'"
+    _change(database, "PRAGMA writable_schema = ON", lie)
 
 
 @every_row(
@@ -193,7 +244,30 @@ def _folder(database: Path) -> None:
         pytest.param(
             23, lambda one: one.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096), "cannot be read", id="broken"
         ),
-        pytest.param(23, _endless_view, "has schema 23", id="a view that never ends"),
+        pytest.param(23, _endless_view, "is not the plain table", id="a view that never ends"),
+        pytest.param(
+            23, _view_that_says_it_is_a_table, "is not the plain table|cannot be read", id="a view in a table's clothes"
+        ),
+        pytest.param(
+            23,
+            _index_of_an_endless_view("transcript_events", "session_id, seq, event_json, event_zstd"),
+            "is not the plain table",
+            id="a virtual table over a view that never ends",
+        ),
+        pytest.param(
+            23,
+            _index_of_an_endless_view("session_windows", "session_id, created_at"),
+            "is not the plain table",
+            id="sessions that never end",
+        ),
+        pytest.param(
+            23,
+            _virtual_table_with_a_page,
+            "is not the plain table",
+            id="a schema that lies of its tables",
+        ),
+        pytest.param(23, _computed_column, "is not the plain table", id="a column that is computed"),
+        pytest.param(23, _many_tables, "cannot be read", id="a schema too long to read"),
         pytest.param(23, _folder, "cannot be read", id="a folder"),
         pytest.param(23, lambda one: shutil.rmtree(one.parents[2]), "--state-dir", id="nothing"),
     ],
@@ -207,3 +281,85 @@ def test_what_is_no_store_of_openclaw_is_refused_in_a_sentence(
     with pytest.raises(ConfigError, match=words) as refused:
         read_moments(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+class OldConnection(sqlite3.Connection):
+    """As SQLite was before 3.37: a pragma that it does not know has no rows."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if "table_list" in sql:
+            return super().execute("SELECT 1 LIMIT 0")
+        return super().execute(sql, *parameters)
+
+
+def test_a_store_is_read_with_an_older_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = write_database(tmp_path, ROWS)
+    monkeypatch.setattr(database.sqlite3, "connect", partial(sqlite3.connect, factory=OldConnection))
+    moments, _ = read_moments(state)
+    assert len(moments) == 1
+
+
+def test_a_schema_that_an_older_sqlite_cannot_read_says_which_one_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_database(tmp_path, [])
+    _many_tables(database_of(tmp_path))
+    monkeypatch.setattr(stores.sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(stores.sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(ConfigError, match=r"a newer SQLite than 3\.34\.1"):
+        read_moments(tmp_path)
+
+
+def test_logins_that_never_end_are_not_read_and_the_sessions_are(tmp_path: Path) -> None:
+    state = write_database(tmp_path, ROWS)
+    _index_of_an_endless_view("auth_profile_store", "event_json")(database_of(state))
+    logins: list[Any] = []
+    [session] = read_sessions(state, [], Counter(), logins)
+    assert len(session.records) == len(ROWS) and logins == []
+
+
+def test_a_database_that_gives_no_row_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages are linked so that a few of them are a table without an end, none of it of the session asked for."""
+    state = write_database(tmp_path, ROWS)
+    link_endlessly(database_of(state))
+    monkeypatch.setattr(database, "MAX_WAIT_S", 1.0)
+    with pytest.raises(
+        ConfigError, match=r"is not read: it gave no row in 1 second; look at it with `openclaw doctor`"
+    ):
+        read_moments(state)
+
+
+def test_rows_that_never_end_are_refused_and_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same few pages, now of the session that is asked for."""
+    monkeypatch.setattr(database, "MAX_WAIT_S", 1.0)
+    state = write_database(tmp_path, [])
+    link_endlessly(database_of(state))
+    _change(database_of(state), "UPDATE session_windows SET session_id = 'nobody'")
+    with pytest.raises(ConfigError, match=r"it takes too much memory|it gave no row"):
+        read_moments(state)
+
+
+def test_a_session_of_empty_rows_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_MAX_SESSION_BYTES", 1 << 20)
+    left_out: Counter[str] = Counter()
+    assert list(read_sessions(write_database(tmp_path, [(None, None)] * 10_000), [], left_out, [])) == []
+    assert left_out["sessions that are too large"] == 1
+
+
+def test_a_store_that_unpacks_to_more_than_a_history_is_left_out_from_there_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = PACK(json.dumps({"type": "x", "text": "a" * (1 << 20)}).encode())
+    state = write_database(tmp_path, [(None, frame)] * 20)
+    monkeypatch.setattr(stores, "_MAX_UNPACKED_BYTES", 8 << 20)
+    left_out: Counter[str] = Counter()
+    assert list(read_sessions(state, [], left_out, [])) == []
+    assert left_out["sessions that are too large"] >= 1
+
+
+def test_a_line_of_nothing_but_brackets_is_not_decoded(tmp_path: Path) -> None:
+    """16 MiB of it would be 400 MiB of lists."""
+    bomb = '{"type": "x", "list": [' + "[]," * 4_000_000 + "[]]}"
+    moments, left_out = read_moments(write_database(tmp_path, [*ROWS, (bomb, None), (None, PACK(bomb.encode()))]))
+    assert len(moments) == 1
+    assert left_out == {UNREAD: 2}

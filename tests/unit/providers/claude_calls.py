@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +81,7 @@ class SeenCall:
 def environment(bin_dir: Path, **more: str) -> dict[str, str]:
     """A user's environment with `bin_dir` first on PATH and a home of its own."""
     return {
-        "PATH": f"{bin_dir}:/usr/bin:/bin",
+        "PATH": f"{bin_dir}:{os.environ['PATH']}",
         "HOME": str(bin_dir.parent),
         "ANTHROPIC_API_KEY": "key-of-a-test",
         **more,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, ProviderSettings
+from clawgauge.providers.base import Call, ProviderSettings, Sampling
 from clawgauge.providers.claude.provider import (
     DEFAULT_SYSTEM_PROMPT,
     ClaudeProgram,
@@ -135,14 +135,14 @@ def test_a_configured_key_and_address_are_used() -> None:
 
 def test_a_token_limit_is_sent_only_where_there_is_one() -> None:
     """Without a limit of ours the program keeps its own."""
-    assert call_environment({}, call(max_tokens=64))["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "64"
-    assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" not in call_environment({}, call())
+    assert call_environment({}, call(max_tokens=64), Sampling(max_tokens=64))["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "64"
+    assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" not in call_environment({}, call(), Sampling())
 
 
 def test_thinking_is_off_unless_a_level_is_asked() -> None:
     """No level means no thinking, as with a plain API call; with a level the program decides its budget."""
-    assert call_environment({}, call())["MAX_THINKING_TOKENS"] == "0"
-    assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"))
+    assert call_environment({}, call(), Sampling())["MAX_THINKING_TOKENS"] == "0"
+    assert "MAX_THINKING_TOKENS" not in call_environment({}, call(thinking_level="low"), Sampling())
 
 
 @every_row("fields", [{"prompt": "a\0b"}, {"system": "\0"}, {"model": "\0"}, {"prompt": "\ud800"}])

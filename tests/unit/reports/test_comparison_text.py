@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clawgauge.compare.comparison import Wishes, compare_runs
-from clawgauge.compare.findings import Comparison
-from clawgauge.reports.compare import describe_comparison
+from clawgauge.compare.findings import Comparison, PairedRate
+from clawgauge.reports.compare import RATE_TITLES, SHIFT_TITLES, describe_comparison, say_overall
 from clawgauge.reports.terminal import as_text
 from support.written_runs import config, prompt, record, unanswered, write_run
 
@@ -62,7 +64,9 @@ def test_the_change_of_the_pairs_stands_beside_no_medians_that_could_belie_it(tm
     assert "-10%" in line and "ms" not in line and shown.count("prompt by prompt, the median of B against A") == 1
 
 
-@pytest.mark.parametrize("lost", [{}, {"availability_status": "ok", "failure_type": "empty_response"}])
+@pytest.mark.parametrize(
+    "lost", [{"failure_type": "http_500"}, {"availability_status": "ok", "failure_type": "empty_response"}]
+)
 @pytest.mark.parametrize(("n_a", "n_b", "marked"), [(72, 72, False), (72, 71, True), (71, 72, True)])
 def test_a_tail_from_few_calls_is_marked(
     tmp_path: Path, n_a: int, n_b: int, marked: bool, lost: dict[str, Any]
@@ -79,3 +83,59 @@ def test_a_tail_from_few_calls_is_marked(
     (line,) = [line for line in shown.splitlines() if line.strip().startswith("p95")]
     assert ("†" in line) is marked
     assert ("indicative only: p95 under 72 calls" in shown) is marked
+
+
+def compare_shares(tmp_path: Path, passes_a: Sequence[bool], passes_b: Sequence[bool]) -> Comparison:
+    """Two runs of plain prompts and as many tasks, with these verdicts each."""
+    n = len(passes_a)
+    tasks = [prompt(f"W{k}", "tasks", validator={"type": "world_state", "expect": []}) for k in range(n)]
+    plan = config([*(prompt(f"P{k}") for k in range(n)), *tasks])
+    folders = []
+    for name, passes in (("a", passes_a), ("b", passes_b)):
+        lines = [record(f"P{k}") for k in range(n)]
+        lines += [record(f"W{k}", passed, suite="tasks", turns=3) for k, passed in enumerate(passes)]
+        folders.append(write_run(tmp_path / name, lines, config=plan))
+    return compare_runs(*folders, Wishes())
+
+
+@pytest.mark.parametrize(
+    ("lost", "n"), [(2, 6), (4, 12), (5, 15)], ids=["a third of 6", "a third of 12", "a third of 15"]
+)
+def test_a_drop_of_a_third_is_never_called_no_change(tmp_path: Path, lost: int, n: int) -> None:
+    """Too few prompts to be sure of it: `cannot tell`, in the row, in the headline and in the sentence."""
+    plan = config([prompt(f"P{k}") for k in range(n)])
+    a = write_run(tmp_path / "a", [record(f"P{k}") for k in range(n)], config=plan)
+    b = write_run(tmp_path / "b", [record(f"P{k}", k >= lost) for k in range(n)], config=plan)
+    found = compare_runs(a, b, Wishes())
+    shown = as_text(describe_comparison(found), 160)
+    (row,) = [line for line in shown.splitlines() if "-33 points" in line and line.strip().startswith("passed ")]
+    assert "cannot tell" in row and "no change seen" not in row
+    assert "passed: cannot tell" in shown and "passed: no change seen" not in shown
+    assert "Whether the pass rate changed cannot be told" in shown
+
+
+def test_the_headline_repeats_the_verdicts_of_the_rows(tmp_path: Path) -> None:
+    """Whatever the figures: a verdict above the tables is that of its row, and no row that changed goes unsaid."""
+    seed = random.Random(7)
+    seen = set()
+    for number in range(40):
+        n = seed.choice((4, 12, 40, 100))
+        rates = seed.choice(((1.0, 0.6), (0.9, 0.9), (0.5, 0.55), (0.2, 0.8)))
+        sides = [[seed.random() < rate for _ in range(n)] for rate in rates]
+        (pair,) = (found := compare_shares(tmp_path / str(number), *sides)).pairs
+        told = dict(line.split(": ") for line in say_overall(found.pairs))
+        titles = {RATE_TITLES[name]: rate for name, rate in pair.rates.items()}
+        titles |= {SHIFT_TITLES[name]: shift for name, shift in pair.shifts.items()}
+        for title, row in titles.items():
+            seen.add((title, row.verdict))
+            if row.verdict == "changed":
+                assert told[title].endswith(" in B")
+            elif title in ("passed", "latency"):
+                assert told[title] == row.verdict.replace("_", " ")
+            else:
+                assert title not in told
+            if row.verdict == "no_change_seen" and isinstance(row, PairedRate):
+                assert abs(row.difference or 0) < 0.1 and (row.smallest_change or 0) <= 0.25
+            if row.verdict == "cannot_tell":
+                assert row.reason
+    assert {("tasks", "changed"), ("tasks", "cannot_tell"), ("tasks", "no_change_seen")} <= seen

@@ -63,7 +63,7 @@ def test_none_passes(tmp_path):
     """Where no model passes, the fastest of all is told, and that it does not."""
     rows = [record(f"P{i}", objective_pass=False, violation="v: x") for i in range(3)]
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
-    assert answer == "None: no model passes 80% of what was asked." and "0% · 0/3" in notes
+    assert answer == "None: no model passes 80% of its prompts." and "0% · 0/3" in notes
 
 
 def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
@@ -81,6 +81,17 @@ def test_what_broke_is_said_in_words(tmp_path):
     rows = [record(f"P{n}", objective_pass=False, violation="wrong_call_count: 0 calls, 1 expected") for n in range(2)]
     _, notes = answers(tmp_path / "run", rows, wrong_call_count=2, not_an_object=1)["What failed, and why?"]
     assert "Most often: no tool called, or too many (2); not an object (1)." in notes
+
+
+def test_a_model_that_went_down_does_not_win_by_its_first_answer(tmp_path):
+    """One quick answer, one refused connection, and 28 prompts that were never asked."""
+    down = [failed(f"P{i}", "skipped_unavailable", "connection_refused") for i in range(1, 30)]
+    down = [down[0], *(row | {"attempts": [], "asked": False} for row in down[1:])]
+    rows = as_model("down", [record("P0", e2e_ms=5), *down])
+    rows += as_model("solid", [record(f"P{i}", e2e_ms=50) for i in range(30)])
+    found = answers(tmp_path / "run", rows)
+    assert found["Which is the fastest that passes?"][0] == "solid, median 50 ms over 30 calls."
+    assert found["What failed, and why?"][0].endswith("1 of 32 calls brought no answer, 28 prompts were not asked.")
 
 
 def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):

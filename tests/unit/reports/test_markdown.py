@@ -35,6 +35,7 @@ def write_sample(folder):
     shaky += [tool_record(p, i != 0) for i, p in enumerate(tools[:6])]
     shaky += [failed(p, "error", "timeout", error="no answer within 300 s", suite="tool_use") for p in tools[6:9]]
     down = [failed(p, "skipped_unavailable", "connection_refused", error=f"refused | `{p}`") for p in core]
+    down = [down[0], *({**row, "attempts": [], "asked": False} for row in down[1:])]
     usage = {"taken_at_ms": T0, "memory_used_bytes": 3 * 2**30, "load_1m": 0.42}
     detail = {"resources_before": usage, "resources_after": usage | {"load_1m": 1.5}, "peak_memory_bytes": 5 * 2**30}
     plan = config(

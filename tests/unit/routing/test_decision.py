@@ -13,11 +13,14 @@ import pytest
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
 from clawgauge.records import Target
-from clawgauge.routing.decision import Limits, Policy, Weights, decide, read_policy, word_places
+from clawgauge.reports.route import describe_decision, describe_forecast
+from clawgauge.reports.terminal import as_text
+from clawgauge.routing.chains import best_chain, forecast, parse_chain
+from clawgauge.routing.decision import Limits, Policy, Weights, cite, decide, read_policy, word_places
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
-from support.written_runs import LABEL, config, prompt, record, unanswered, write_run
+from support.written_runs import LABEL, PROVIDER, config, prompt, record, unanswered, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, TINY, decision_of
 
 
@@ -315,7 +318,53 @@ def test_a_tail_of_timeouts_keeps_no_limit(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", lines, config=config([prompt(i) for i in ids]))
     limits = Limits(max_p95_ms=20_000)
     decision = decide(gather_evidence([run], load_prices())[0], Policy(limits=limits))
-    assert _removed(decision) == {LABEL: "p95 over 9000 ms (n=30), wanted at most 20000 ms"}
+    assert _removed(decision) == {LABEL: "p95 > 9.0 s (n=30), wanted at most 20000 ms"}
+
+
+def _write_hanging(tmp_path: Path, deadline_ms: int = 120_000) -> Path:
+    """Two models that pass nine prompts in ten: one answers in 200 ms or hangs until its deadline, one is wrong in a
+    second."""
+    ids = [f"P{n}" for n in range(100)]
+    lines = []
+    for n, i in enumerate(ids):
+        hangs = n % 10 == 0
+        swift = {"model": "hangs", "e2e_ms": 200, "ttft_ms": 100, "total_ms": 200}
+        cut_off = {"model": "hangs", "e2e_ms": deadline_ms, "total_ms": deadline_ms}
+        lines.append(unanswered(i, **cut_off) if hangs else record(i, **swift))
+        lines.append(record(i, not hangs, model="steady", e2e_ms=1_000, ttft_ms=100, total_ms=1_000))
+    plan = config([prompt(i) for i in ids], models=("hangs", "steady"))
+    return write_run(tmp_path / "run", lines, config=plan)
+
+
+def test_a_short_deadline_does_not_make_a_model_that_hangs_quick(tmp_path: Path) -> None:
+    """Nobody knows how long the p95 is: given up after half a second, it is not the quicker for it."""
+    decision = decide(gather_evidence([_write_hanging(tmp_path, 500)], load_prices())[0], Policy())
+    steady, hangs = decision.standings
+    assert (steady.evidence.target.model, hangs.scores["latency"]) == ("steady", 0.0)
+
+
+def test_a_model_that_hangs_in_a_tenth_of_its_calls_is_not_placed_first(tmp_path: Path) -> None:
+    """Its p95 is beyond its deadline, and counts for nothing, in the resamplings as well."""
+    decision = decide(gather_evidence([_write_hanging(tmp_path)], load_prices())[0], Policy())
+    steady, hangs = decision.standings
+    assert (steady.evidence.target.model, hangs.evidence.target.model) == ("steady", "hangs")
+    assert hangs.scores["latency"] == 0.0 and steady.scores["latency"] == pytest.approx(5 / 6)
+    assert steady.best_share > 0.9
+    told = as_text(describe_decision(decision), 160)
+    assert "> 120 s (n=100)" in told and "p95 > 120 s (n=100)" in cite(hangs.evidence)
+
+
+def test_a_chain_that_hangs_takes_longer_than_any_answer(tmp_path: Path) -> None:
+    """Nine of ten answers came in 200 ms; the p95 of the chain is beyond the deadline and breaks every limit."""
+    evidence, _ = gather_evidence([_write_hanging(tmp_path)], load_prices())
+    decision = decide(evidence, Policy(limits=Limits(max_p95_ms=500_000)))
+    alone = forecast(parse_chain("hangs", decision))
+    assert (alone.p50_ms, alone.p95_ms, alone.beyond) == (200, 120_000, ("p95",))
+    assert "> 120 s" in as_text([describe_forecast(alone)], 100)
+    best = best_chain(decision)
+    assert best is not None and best.label == f"{PROVIDER}:steady"
+    helped = forecast(parse_chain("hangs>steady", decision))
+    assert (helped.p95_ms, helped.beyond) == (121_000, ())
 
 
 def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:

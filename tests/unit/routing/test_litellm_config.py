@@ -19,10 +19,10 @@ CHAT = {"type": "openai_chat", "base_url": "https://gateway.example.com/v1"}
 @pytest.mark.parametrize(
     ("e2e_ms", "timeout_s", "words"),
     [
-        (400, 5, "timeout 5 s (the least there is; p99 400 ms, indicative only, n=30)"),
-        (2500, 5, "timeout 5 s (the least there is; p99 2500 ms, indicative only, n=30)"),
-        (2900, 6, "timeout 6 s (p99 × 2; p99 2900 ms, indicative only, n=30)"),
-        (40_000, 80, "timeout 80 s (p99 × 2; p99 40000 ms, indicative only, n=30)"),
+        (400, 5, "timeout 5 s (the least there is; p99 of the answers 400 ms, indicative only, n=30)"),
+        (2500, 5, "timeout 5 s (the least there is; p99 of the answers 2500 ms, indicative only, n=30)"),
+        (2900, 6, "timeout 6 s (p99 × 2; p99 of the answers 2900 ms, indicative only, n=30)"),
+        (40_000, 80, "timeout 80 s (p99 × 2; p99 of the answers 40000 ms, indicative only, n=30)"),
     ],
 )
 def test_a_timeout_is_twice_the_measured_tail_in_whole_seconds(

@@ -78,9 +78,3 @@ def test_a_forced_call_is_forced_once() -> None:
     """`required` holds for the first turn; upheld, the model could never answer."""
     _, asked = play(turn("", called("a")), turn("ok"), tool_choice="required")
     assert [call.tool_choice for call in asked] == ["required", None]
-
-
-def test_dropped_tools_are_told_from_the_first_turn() -> None:
-    """The sum of a task's tokens would hide that its tools never reached the model; the first turn's count does not."""
-    done, _ = play(turn("", called("a"), input_tokens=20), turn("ok", input_tokens=5_000))
-    assert [warning.partition(":")[0] for warning in done.warnings] == ["tools_dropped"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawgauge.stats import paired
 from clawgauge.stats.paired import (
     Moved,
     agree,
@@ -174,3 +175,21 @@ def test_ranks_of_hundreds_of_values_are_counted():
     values = [1.0] * 220 + [-1.0] * 180
     assert signed_rank(values).p == pytest.approx(mcnemar_exact(220, 180), rel=1e-9)
     assert signed_rank([*range(1, 141), *range(-60, 0)]).p < 0.001
+
+
+def test_no_p_value_is_zero() -> None:
+    """However many prompts went one way, the exact tests tell a p-value that can be divided by."""
+    for n in (1_000, 1_073, 1_080, 5_000, 100_000):
+        moved = [1.0] * n
+        uneven = [(1 + number % 97) / 98 + (number % 101) / 10_201 for number in range(n)]
+        for p in (paired.mcnemar_exact(0, n), paired.sign_flip_p(moved), paired.sign_flip_p(uneven)):
+            assert 0 < p < 1e-100
+        assert 0 < paired.above_zero_p([value + 1 for value in uneven]) < 1e-100
+    assert paired.compare_run_means([1.0, 1.0, 1.0], [9.0, 9.0, 9.0]).p > 0
+
+
+def test_the_level_of_a_corrected_interval_lies_between_bonferronis_and_five_percent() -> None:
+    for p_values in ([0.0, 0.0, 0.0], [5e-324, 0.01, 0.9], [1e-310, 1e-310], [0.01, 0.015], [0.0, 1.0], [0.04]):
+        for p, p_holm in zip(p_values, paired.holm(p_values), strict=True):
+            level = paired.holm_level(p, p_holm, len(p_values))
+            assert 0.05 / len(p_values) <= level <= 0.05

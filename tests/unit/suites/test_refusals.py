@@ -170,7 +170,7 @@ BAD_FILES: list[tuple[str, object, str]] = [
     ("s.json", '[{"max_tokens": ' + "9" * 5000 + "}]", "an integer of 5000 digits does not fit in 64 bits"),
     ("s.json", b'["caf\xe9"]', "not UTF-8 at byte 5; save it as UTF-8"),
     ("s.json", '["a"]'.encode("utf-16"), "not UTF-8 at byte 0; save it as UTF-8"),
-    ("s.json", b"[" + b"{}," * 6_000_000 + b"{}]", "may hold more than 10,000,000 values; split it"),
+    ("s.json", b"[" + b"{}," * 6_000_000 + b"{}]", "holds more than 4,000,000 values; split it"),
     ("s.txt", "[]", "a suite file ends in .json, .toml, .yaml or .yml; rename it"),
     ("s.toml", "name = ", "not TOML: Invalid value (at end of document)"),
     ("s.toml", 'name = "a"\nname = "b"', "not TOML: Cannot overwrite a value"),

@@ -59,10 +59,11 @@ def record(prompt_id: str = "P0", **changes: Any) -> dict[str, Any]:
 
 
 def failed(prompt_id: str, status: str, failure_type: str, **changes: Any) -> dict[str, Any]:
-    """A cell that was not answered, as the contract has it."""
+    """A cell that was asked once and not answered, as the contract has it."""
+    attempt = {"status": status, "failure_type": failure_type, "e2e_ms": 100}
     nulls = dict.fromkeys(("ttft_ms", "ttfa_ms", "objective_pass", "parsed_output", "output_tokens", "output_tps"))
     return record(prompt_id, availability_status=status, success=False, failure_type=failure_type, raw_output="") | (
-        nulls | {"finish_reason": None, "model_reported": None} | changes
+        nulls | {"finish_reason": None, "model_reported": None, "attempts": [attempt]} | changes
     )
 
 

@@ -21,7 +21,7 @@ def row(step: str, number: int, tokens: int, ttft_us: int) -> Any:
     load = Load(client=0, due_us=1000 * number, queued_us=0)
     times = TimingsUs(e2e=ttft_us + 100, ttft=ttft_us)
     return SimpleNamespace(
-        suite="capacity", load=load, timings_us=times, target=TARGET, prompt_id=step, **counts, **told
+        suite="capacity", load=load, timings_us=times, target=TARGET, prompt_id=step, was_asked=True, **counts, **told
     )
 
 

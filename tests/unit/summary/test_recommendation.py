@@ -10,7 +10,7 @@ from clawgauge.summary import summarize_folder
 from clawgauge.summary.tool_use import word_lacking
 from support.rows import every_row
 
-from .run_folders import failed, tool_record, write_run, write_subagent_run
+from .run_folders import failed, record, tool_record, write_run, write_subagent_run
 
 COMMAND = "clawgauge run -t ollama_openai:llama3.2:3b -s native_tools -s restraint -s agentic"
 
@@ -125,8 +125,58 @@ def test_a_model_that_never_saw_the_tools_has_shown_nothing(tmp_path):
     """Where the chat template drops the tools, neither calls nor restraint say anything about the model."""
     folder = write_subagent_run(tmp_path / "run", native=(0, 20))
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    warned = [line | {"warnings": ["tools_dropped: no place for tools"]} for line in lines]
+    too_few = "tools_dropped: the server counted 9 tokens for a prompt whose tools alone take 900 characters"
+    warned = [line | {"warnings": [too_few]} for line in lines]
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in warned))
     use = tool_use(folder)
     assert set(met(use).values()) == {"cannot_tell"} and use.evidence_command is None
-    assert word_lacking(use.needs) == "cannot tell: the model never saw the tools, its chat template drops them"
+    counted = "in 35 of 35 calls with tools the server counted too few prompt tokens to have shown them"
+    assert word_lacking(use.needs) == f"cannot tell: the model never saw the tools: {counted}"
+
+
+def seen(tmp_path, n_signs, n_native, n_others, **sign):
+    """What is made of calls that offered tools: with a sign that they were dropped, with a native call, bare."""
+    signs = [{"tools_unseen": "too_few_tokens"} | sign] * n_signs
+    natives = [{"tool_channel": "native"}] * n_native
+    kinds = [*signs, *natives, *[{}] * n_others]
+    rows = [record(f"P{n}", tools_offered=True, **({"tool_channel": "none"} | kind)) for n, kind in enumerate(kinds)]
+    return tool_use(write_run(tmp_path / f"{n_signs} {n_native} {n_others}", rows)).tools_seen
+
+
+@every_row(
+    ("n_signs", "n_native", "n_others", "unseen"),
+    [
+        (12, 0, 3, True),
+        (15, 0, 0, True),
+        (8, 0, 7, True),
+        (7, 0, 8, False),
+        (14, 1, 0, True),
+        (13, 2, 0, False),
+        (1, 108, 0, False),
+        (43, 30, 0, False),
+        (0, 0, 15, False),
+    ],
+)
+def test_most_of_the_calls_decide_whether_the_tools_were_seen(tmp_path, n_signs, n_native, n_others, unseen):
+    """More than half of the calls with tools show that they were dropped, and fewer than one in ten made a call."""
+    found = seen(tmp_path, n_signs, n_native, n_others)
+    assert (found.n_offered, found.n_native, found.n_too_few_tokens) == (
+        n_signs + n_native + n_others,
+        n_native,
+        n_signs,
+    )
+    assert found.unseen is unseen
+
+
+def test_a_count_of_nothing_on_an_old_record_is_no_sign(tmp_path):
+    """Earlier versions warned of a prompt that was all in the server's cache; one that was counted still is a sign."""
+    warning = {
+        "tools_unseen": None,
+        "warnings": ["tools_dropped: the server counted 0 tokens for a prompt whose tools"],
+    }
+    assert not seen(tmp_path, 15, 0, 0, **warning, input_tokens=0).unseen
+    assert seen(tmp_path, 16, 0, 0, **warning, input_tokens=4).unseen
+
+
+def test_calls_without_tools_are_not_asked_whether_they_showed_them(tmp_path):
+    assert tool_use(write_run(tmp_path / "run", [record("P0")])).tools_seen is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clawgauge.reports.words import word_balance
 from clawgauge.summary import summarize_folder
 from support.rows import every_row
 
@@ -189,16 +190,39 @@ def test_right_arguments_stand_beside_the_tier(tmp_path):
     assert text_only.argument_accuracy is None
 
 
-@every_row("channel", ["native", "text:hermes", "malformed"])
-def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel):
+@every_row(
+    ("channel", "said"),
+    [
+        ("native", "it called a tool in 1 of 4 answers where none was wanted"),
+        ("malformed", "it called a tool in 1 of 4 answers where none was wanted"),
+        ("text:hermes", "it wrote a call as text in 1 of 4 answers where none was wanted"),
+    ],
+)
+def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel, said):
     """A decided Tier 1 model that called a tool where none was wanted carries the caution beside its tier."""
     rows = [offering(f"N{i}", "native", passed=True) for i in range(13)]
     rows += [offering("R0", channel, expected=()), offering("R1", "none", expected=(), passed=True)]
     rows += [offering("R2", "mention", expected=()), offering("R3", "mention", expected=())]
     group = summarized(tmp_path / "run", rows, agent_plan(13, 4))
     assert group.tool_use.label == "Tier 1 (decided)"
-    assert group.tool_use.caution == "it called a tool in 1 of 4 answers where none was wanted"
+    assert group.tool_use.caution == said
     assert (group.restraint.k, group.restraint.n) == (1, 4)
+
+
+def test_native_calls_and_calls_written_as_text_are_counted_apart(tmp_path):
+    """Where none was wanted as where one was: a call that is only written is no native call."""
+    rows = [offering(f"N{i}", "native" if i < 4 else "text:hermes", passed=i < 4) for i in range(6)]
+    rows += [offering("R0", "native", expected=()), *(offering(f"R{i}", "text:xml", expected=()) for i in (1, 2))]
+    rows += [offering("R3", "none", expected=(), passed=True)]
+    group = summarized(tmp_path / "run", rows, agent_plan(6, 4))
+    balance = group.call_balance
+    assert (balance.k_call, balance.n_call, balance.text_call) == (4, 6, 2)
+    assert (balance.k_no_call, balance.n_no_call, balance.text_no_call) == (3, 4, 2)
+    where = "of 4 answers where none was wanted"
+    assert group.tool_use.caution == f"it called a tool in 1 {where}; it wrote a call as text in 2 {where}"
+    told = word_balance(balance)
+    assert "native calls: made where one was wanted 67% · 4/6, where none was 25% · 1/4" in told
+    assert "calls written as text: 33% · 2/6 where one was wanted, 50% · 2/4 where none was" in told
 
 
 @every_row(("call", "leave", "rate"), [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)])

@@ -129,13 +129,26 @@ def test_a_main_agent_must_do_more_of_its_tasks_than_a_subagent(tmp_path):
 
 
 def test_who_never_saw_the_tools_is_told_so_once_and_not_asked_again(tmp_path):
-    folder = write_subagent_run(tmp_path / "run")
+    folder = write_subagent_run(tmp_path / "run", native=(0, 20))
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    lines[0]["warnings"] = [f"{TOOLS_DROPPED}: its template has no place for them"]
+    for line in lines:
+        line["warnings"] = [f"{TOOLS_DROPPED} its chat template has no place for them"]
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     job = verdicts(folder)["main agent"]
     assert (job.ranking[0].fit, job.needs) == ("cannot_tell", None)
-    assert job.ranking[0].why == "the model never saw the tools, its chat template drops them"
+    why = "its chat template has no place for them (35 of 35 calls with tools)"
+    assert job.ranking[0].why == f"the model never saw the tools: {why}"
+
+
+def test_one_low_count_beside_many_native_calls_takes_no_job_away(tmp_path):
+    """A server that says 0, or counts only what it had not cached, has shown the tools all the same."""
+    folder = write_subagent_run(tmp_path / "run", tasks=(9, 9))
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    for line, count in zip(lines, (0, 3, 5), strict=False):
+        line |= {"warnings": [f"{TOOLS_DROPPED} the server counted {count} tokens"], "input_tokens": count}
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    jobs = verdicts(folder)
+    assert [jobs[name].ranking[0].fit for name in ("main agent", "subagent with full tools")] == ["yes", "yes"]
 
 
 def test_a_job_of_the_users_replaces_the_one_of_its_name(tmp_path):

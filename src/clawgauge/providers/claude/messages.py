@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, PastTurn, ProviderSettings, Sink, conversation
+from clawgauge.providers.base import Call, PastTurn, ProviderSettings, Sampling, Sink, conversation
 from clawgauge.providers.claude.stream import ApiEvent, AssistantLine, Block, ClaudeStream, Message
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
-from clawgauge.providers.http.server import HttpServer
+from clawgauge.providers.http.server import HttpServer, apply_extra_body
 from clawgauge.providers.openai.chat import EventReader
 
 # How many tokens of thinking a level may take; they come on top of those of the answer.
@@ -98,33 +98,57 @@ class MessagesServer(HttpServer):
         # By all that a reply thought: the API goes on after a call only from thinking that it knows as its own.
         self._signed: Signed = {}
 
-    def most_output(self, call: Call) -> int:
-        return (call.max_tokens or self.default_max_tokens) + _BUDGETS.get(call.thinking_level or "", 0)
+    def _thinking_budget(self, call: Call) -> int | None:
+        """How many tokens of thinking are sent with a call; None where thinking is not asked, or the API has none."""
+        budget = _BUDGETS.get(call.thinking_level or "")
+        if budget is None:
+            return None
+        is_forced = bool(call.tools) and call.tool_choice not in (None, "auto", "none")
+        return None if is_forced or self._goes_on_unsigned(call) else budget
+
+    def _goes_on_unsigned(self, call: Call) -> bool:
+        """Whether the last that was said are calls whose thinking the API did not sign."""
+        if call.history:
+            return call.history[-1].reasoning not in self._signed
+        ends_with_calls = bool(call.messages) and not call.prompt and call.messages[-1].role != "user"
+        return ends_with_calls and "" not in self._signed
+
+    def sampling(self, call: Call) -> Sampling:
+        wished = Sampling(
+            temperature=call.temperature,
+            max_tokens=call.max_tokens or self.default_max_tokens,
+        )
+        if (budget := self._thinking_budget(call)) is not None:
+            # The thinking comes on top of the answer, and with it the API takes no temperature but its own.
+            wished = Sampling(max_tokens=(wished.max_tokens or 0) + budget)
+        return apply_extra_body(wished, self.extra_body, self.sampling_names)
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        said, form, budget = list(conversation(call)), call.response_format, _BUDGETS.get(call.thinking_level or "")
+        said = list(conversation(call))
+        form = call.response_format
+        budget = self._thinking_budget(call)
+        sampling = self.sampling(call)
         if form is not None and "json_schema" not in form:
             raise CallFailure("error", "invalid_prompt", "this API takes a JSON schema for its answer, no json_object")
-        is_unsigned = isinstance(said[-1], PastTurn) and said[-1].reasoning not in self._signed
-        if budget and (is_unsigned or (call.tools and call.tool_choice not in (None, "auto", "none"))):
+        if budget is None and call.thinking_level in _BUDGETS:
             why = "where a call is forced, nor on from calls whose thinking it did not sign"
             sink.note(warning=f"thinking_off: the API does not think {why}")
-            budget = None
         schema = {"type": "json_schema", "schema": form["json_schema"]["schema"]} if form else None
         choice = {"type": _CHOICES.get(str(call.tool_choice), call.tool_choice)}
         if isinstance(call.tool_choice, dict):
             choice = {"type": "tool", "name": call.tool_choice["function"]["name"]}
         body = {
-            "model": call.model, "system": call.system or None, "stream": call.stream,
+            "model": call.model,
+            "system": call.system or None,
+            "stream": call.stream,
             "messages": self._messages(said, with_thinking=bool(budget)),
-            "max_tokens": (call.max_tokens or self.default_max_tokens) + (budget or 0),
-            # With thinking the API takes none but its own.
-            "temperature": None if budget else call.temperature,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
             "thinking": {"type": "enabled", "budget_tokens": budget} if budget else None,
             "tools": [_tool(tool["function"]) for tool in call.tools] or None,
             "tool_choice": choice if call.tools and call.tool_choice else None,
             "output_config": {"format": schema} if schema else None,
-        }  # fmt: skip
+        }
         await self._post("/v1/messages", body, call, MessagesReader(sink, call.model, self._signed))
 
     def _messages(self, said: list[str | PastTurn], *, with_thinking: bool) -> list[dict[str, Any]]:

@@ -23,11 +23,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clawgauge.child_processes import isolated_module, may_be_key
+from clawgauge.child_processes import isolated_module
 from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, capture, running
 from clawgauge.client_limits import client_limit
+from clawgauge.environment import with_proxies
 from clawgauge.errors import CallFailure, MachineError
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, is_vendor
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.records import ProviderProbe
@@ -178,13 +179,15 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
 
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:
-    environ = settings.environ
-    clouds = [prefix for switch, own in _CLOUD_PREFIXES.items() if environ.get(switch) for prefix in own]
-    known = {name: value for name, value in environ.items() if name not in _WITHHELD}
-    ours = ("ANTHROPIC_", "CLAUDE_", *clouds)
-    env = {name: value for name, value in known.items() if name.startswith(ours) or not may_be_key(name)}
+    environ = {name: value for name, value in settings.environ.items() if name not in _WITHHELD}
+    allowed_prefixes = ["ANTHROPIC_", "CLAUDE_"]
+    for switch, prefixes in _CLOUD_PREFIXES.items():
+        if settings.environ.get(switch):
+            allowed_prefixes.extend(prefixes)
+    env = with_proxies(environ, allowed_prefixes=tuple(allowed_prefixes))
     if settings.base_url and not is_vendor("anthropic", settings.base_url):
-        env = {name: value for name, value in env.items() if not may_be_key(name) and name != _HEADERS_VARIABLE}
+        env = with_proxies(env, allowed_prefixes=())
+        env.pop(_HEADERS_VARIABLE, None)
         env["ANTHROPIC_API_KEY"] = NO_KEY
     if settings.api_key:
         env["ANTHROPIC_API_KEY"] = settings.api_key
@@ -193,12 +196,16 @@ def base_environment(settings: ProviderSettings) -> dict[str, str]:
     return env | FORCED_ENVIRONMENT
 
 
-def call_environment(base: Mapping[str, str], call: Call) -> dict[str, str]:
+def call_environment(base: Mapping[str, str], call: Call, sampling: Sampling) -> dict[str, str]:
     """`base` with the call's own limits. Thinking is off unless a level is asked. The CLI would otherwise think with
     nearly all of the token limit, and below 1025 tokens it sends a thinking budget that is not under the limit, which
     the API refuses."""
-    limits = {} if call.max_tokens is None else {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(call.max_tokens)}
-    return {**base, **limits, **({"MAX_THINKING_TOKENS": "0"} if call.thinking_level is None else {})}
+    env = dict(base)
+    if sampling.max_tokens is not None:
+        env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(sampling.max_tokens)
+    if call.thinking_level is None:
+        env["MAX_THINKING_TOKENS"] = "0"
+    return env
 
 
 class ClaudeCodeCli(Provider):
@@ -258,7 +265,7 @@ class ClaudeCodeCli(Provider):
 
     async def _converse(self, program: ClaudeProgram, call: Call, sink: Sink, tools: OfferedTools | None) -> None:
         argv = (str(program.path), *call_arguments(program, call, bare=self._bare))
-        env = call_environment(self._env, call)
+        env = call_environment(self._env, call, self.sampling(call))
         offer: dict[str, Any] = {}
         if tools is not None:
             if lacking := [flag for flag in NEEDED_FLAGS if not program.knows(flag)]:

@@ -225,6 +225,9 @@ class ClaudeStream:
                 self._begin_block(at_ns, event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
                 self._say(at_ns, text=event.delta.text, thinking=event.delta.thinking)
+                if event.delta.signature:
+                    # Thinking that Anthropic signs may be shown as a summary, and is counted as what it was.
+                    self.sink.note(reasoning_streamed=False)
                 if event.delta.partial_json:
                     self._call_tool(at_ns, event.index, event.delta.partial_json)
             case "content_block_stop":
@@ -266,6 +269,8 @@ class ClaudeStream:
             # Indexes start again with each reply; ids do not.
             block.id = block.id or f"{self.replies}.{index}"
             self._tool_blocks[index] = block
+        elif block.type == "redacted_thinking":
+            self.sink.note(reasoning_streamed=False)
         else:
             self._say(at_ns, text=block.text, thinking=block.thinking)
 

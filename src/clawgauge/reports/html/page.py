@@ -18,18 +18,27 @@ import msgspec
 from clawgauge import __version__
 from clawgauge.errors import RunFolderError
 from clawgauge.prices import settings_of
-from clawgauge.records import Inventory, RunConfig, RunSummary
+from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary, SuiteBreakdown
 from clawgauge.reports.answer import choose, describe_jobs, describe_models
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Points, Prose, Section
 from clawgauge.reports.html import calls
 from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, RunSurvey, Survey, TextBlocks, TextStore, embed_json
 from clawgauge.reports.html.sections import as_html
-from clawgauge.reports.words import describe_run, find_answers, name_models, short_names, word_options, word_suites
+from clawgauge.reports.words import (
+    describe_run,
+    find_answers,
+    name_models,
+    short_names,
+    word_options,
+    word_suites,
+)
 from clawgauge.run_data import Run
+from clawgauge.stats.proportions import Interval
+from clawgauge.stats.quantiles import mark_few
 from clawgauge.summary import Strata, summarize
 from clawgauge.verdict import best_first
-from clawgauge.verdict.jobs import call_cost_usd, word_cost
+from clawgauge.verdict.jobs import call_cost_usd, rate_answers, word_cost
 from clawgauge.words import format_bytes, format_duration, plural
 
 _STATIC = files("clawgauge.reports.html") / "static"
@@ -110,6 +119,8 @@ def _build(
         "generatedAt": generated_at.isoformat(timespec="seconds"), "version": __version__, "outcomes": calls.OUTCOMES,
         "runs": entries, "targets": _target_entries(runs, survey),
         "prompts": [[*key, name] for key, name in survey.prompt_names.items()],
+        # In the user's own context: no part of the figures of a whole model.
+        "inContext": sorted({p.suite for r in runs if r.run.config for p in r.run.config.prompts if p.in_context}),
         "matrix": [[*cell, n] for cell, n in sorted(survey.outcomes.items())],
         "calls": columns.as_json(),
         # What the page leaves out, in numbers, for the page to say.
@@ -171,19 +182,56 @@ def _plain(run: RunSurvey) -> str:
 
 def _target_entries(runs: Sequence[RunSurvey], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target.label for _, target in survey.targets)
-    # Each group as in summary.json; none for a target that only came up after the summary was made.
-    groups = {(run.number, group.target): msgspec.to_builtins(group) for run in runs for group in run.summary.models}
-    for figures in groups.values():
-        del figures["resources_before"], figures["resources_after"]
+    # None for a target that only came up after the summary was made.
+    groups = {(run.number, group.target): _figures(group) for run in runs for group in run.summary.models}
     return [
         {"run": run, "label": target.label, "name": names[target.label], "figures": groups.get((run, target))}
         for run, target in survey.targets
     ]
 
 
+# The page shows what every other report shows; it is not handed what it could reckon otherwise from.
+_NOT_FOR_THE_PAGE = (
+    "n_passed", "n_judged", "objective_pass_rate", "objective_pass_ci95", "ci95", "n_eff", "n_scheduled_judged",
+    "n_asked_judged", "pass_rate_scheduled", "n_total", "n_ok", "n_success", "success_rate_ok", "latency_ms",
+    "latency_all_ms", "latency_censored_ms", "resources_before", "resources_after",
+)  # fmt: skip
+
+
+def _figures(group: GroupSummary) -> dict[str, Any]:
+    """The figures of a model: as in summary.json, with its rates and times as all reports define them."""
+    figures = _rates_and_times(group)
+    figures["suites"] = [_rates_and_times(suite) for suite in group.suites]
+    return figures
+
+
+def _rates_and_times(part: GroupSummary | SuiteBreakdown) -> dict[str, Any]:
+    figures: dict[str, Any] = msgspec.to_builtins(part)
+    for name in _NOT_FOR_THE_PAGE:
+        figures.pop(name, None)
+    figures["passed"] = _rate(*rate_answers(part))
+    figures["passed_of_asked"] = _rate(*part.passes)
+    figures["answered"] = _rate(part.n_ok, part.attempted)
+    figures["timed_ms"] = msgspec.to_builtins(mark_few(part.timed_ms))
+    return figures
+
+
+def _rate(k: int, n: int, ci95: Interval | None = None) -> dict[str, Any]:
+    return {"k": k, "n": n, "rate": k / n if n else None, "ci95": ci95}
+
+
 def render_report(
-    runs: Sequence[RunSurvey], survey: Survey, *, generated_at: datetime | None = None, max_calls: int = MAX_CALLS
+    runs: Sequence[RunSurvey],
+    survey: Survey,
+    *,
+    generated_at: datetime | None = None,
+    max_calls: int = MAX_CALLS,
+    all_runs_href: str | None = None,
 ) -> str:
+    """The report as one file. With `all_runs_href` it stands among others, and links to the list of them."""
+    all_runs = ""
+    if all_runs_href is not None:
+        all_runs = f'<a href="{escape(all_runs_href, quote=True)}">← All runs</a>\n  '
     data, texts = _build(runs, survey, generated_at or datetime.now(UTC), max_calls)
     style = "\n".join(map(_read, _STYLES))
     script = f'(() => {{\n"use strict";\n{chr(10).join(map(_read, _SCRIPTS))}\n}})();\n'
@@ -193,7 +241,7 @@ def render_report(
         policy=f"default-src 'none'; {ours}; {nothing_else}", version=escape(__version__), style=style, script=script,
         title=escape(clean_terminal(", ".join(run.summary.run_id for run in runs)), quote=True), data=embed_json(data),
         blocks="\n".join(f'<script type="text/plain" class="packed">{packed}</script>' for packed in texts.blocks),
-        findings="\n".join(map(_plain, runs)),
+        findings="\n".join(map(_plain, runs)), all_runs=all_runs,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@
   const inWords = (why) => why.replace(/^\w+/, (code) => code.replaceAll("_", " "));
   const WORDS = {
     pass: "✓ pass", fail: "✗ fail", no_verdict: "answered", no_answer: "no answer", error: "error",
-    rate_limited: "rate limited", auth_error: "key refused", unavailable: "not there",
+    rate_limited: "rate limited", auth_error: "key refused", unavailable: "not there", not_asked: "not asked",
   };
 
   const cell = (text, side) => {
@@ -34,13 +34,14 @@
     const labels = Object.keys({ ...planned, ...counts });
     nameModels(labels);
     const lines = labels.map((label) => {
-      const own = counts[label] || {};
-      const all = Object.values(own).reduce((sum, n) => sum + n, 0);
-      const passed = own.pass || 0;
-      const failed = own.fail || 0;
+      const outcomes = counts[label] || {};
+      const all = Object.values(outcomes).reduce((sum, n) => sum + n, 0);
+      const passed = outcomes.pass || 0;
+      const failed = outcomes.fail || 0;
+      const unasked = outcomes.not_asked || 0;
       const line = document.createElement("tr");
       line.append(cell(names[label]), cell(`${all}/${planned[label] || all}`, "right"), cell(passed, "right"));
-      line.append(cell(failed, "right"), cell(all - passed - failed - (own.no_verdict || 0), "right"));
+      line.append(cell(failed, "right"), cell(all - passed - failed - unasked - (outcomes.no_verdict || 0), "right"));
       const bar = document.createElement("progress");
       bar.max = planned[label] || all || 1;
       bar.value = all;
@@ -67,19 +68,66 @@
     while (rows.rows.length > SHOWN) rows.deleteRow(-1);
   };
 
-  const source = new EventSource(byId("rows").dataset.source);
-  source.onmessage = (event) => {
-    const news = JSON.parse(event.data);
+  const RETRY_MS = 5000;
+  const address = byId("rows").dataset.source;
+  const state = byId("state");
+  let source = null;
+  let ended = false;
+
+  const showNews = (news) => {
+    // What is sent first, and after a pause, is the whole state.
+    if (news.from_start) rows.replaceChildren();
     showTargets(news.counts, news.planned);
     addRows(news.rows);
-    byId("state").textContent = news.running ? "running" : "ended";
+    state.textContent = news.state;
+    state.className = news.state;
+    if (news.state === "interrupted") {
+      const command = document.createElement("code");
+      command.textContent = state.dataset.resume;
+      state.append(": go on with ", command);
+    }
     byId("report").textContent = news.running ? "The report so far" : "The report";
-    byId("state").className = news.running ? "running" : "";
-    if (!news.running) source.close();
   };
-  source.onerror = () => {
-    if (source.readyState !== EventSource.CLOSED) byId("state").textContent = "the view does not answer; trying again";
-    // What is sent again after a pause begins with what was shown already.
-    rows.replaceChildren();
+
+  const stop = () => {
+    if (source) source.close();
+    source = null;
   };
+
+  const follow = () => {
+    if (source || ended || document.hidden) return;
+    source = new EventSource(address);
+    source.onmessage = (event) => {
+      const news = JSON.parse(event.data);
+      showNews(news);
+      ended = !news.running;
+      if (ended) stop();
+    };
+    source.onerror = () => {
+      state.className = "";
+      if (source.readyState !== EventSource.CLOSED) {
+        state.textContent = "the view does not answer; trying again";
+        return;
+      }
+      stop();
+      explain();
+    };
+  };
+
+  // An event source does not tell why it was refused; a plain request does.
+  const explain = async () => {
+    const controller = new AbortController();
+    try {
+      const reply = await fetch(address, { signal: controller.signal });
+      if (!reply.ok) state.textContent = await reply.text();
+    } catch {
+      state.textContent = "the view does not answer; trying again";
+    }
+    controller.abort();
+    setTimeout(follow, RETRY_MS);
+  };
+
+  // A browser opens only a few connections to one server: those that nobody looks at leave them to the others.
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : follow()));
+  follow();
 })();

@@ -90,10 +90,11 @@ function promptCell(call) {
   ];
 }
 
-// What went wrong first, then what was not answered; what passed is the least to look at.
+// What went wrong first, then what was not answered; what passed, and what was not asked, is the least to look at.
+const CONCERN = { fail: 0, no_verdict: 2, pass: 3, not_asked: 4 };
+
 function concern(call) {
-  const name = outcomeName(call);
-  return name === "fail" ? 0 : name === "no_verdict" ? 2 : name === "pass" ? 3 : 1;
+  return CONCERN[outcomeName(call)] ?? 1;
 }
 
 function callLink(call) {

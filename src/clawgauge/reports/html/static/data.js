@@ -17,6 +17,11 @@ const labels = [
   ]),
 ];
 
+// Prompts in the user's own context are no part of a whole model's figures; alone they have their own.
+function isInContext(call) {
+  return report.inContext.includes(report.prompts[calls.prompt[call]][0]);
+}
+
 function callTarget(call) {
   return report.targets[calls.target[call]];
 }

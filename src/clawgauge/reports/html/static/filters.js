@@ -127,9 +127,9 @@ function shownTargets() {
   return sortRows(shown, (target) => labels.indexOf(target.label), false);
 }
 
-// Whether a figure of a whole model is what is asked for, and not one of some of its calls.
-function isWholeModel() {
-  return view.suite === "" && view.outcome === "" && view.words === "";
+// Whether a call is among those that the figures shown are of.
+function isCounted(call) {
+  return view.suite !== "" || !isInContext(call);
 }
 
 function match() {
@@ -148,7 +148,7 @@ function match() {
 function hasOutcome(call) {
   if (view.outcome === "") return true;
   const name = outcomeName(call);
-  return view.outcome === "wrong" ? name !== "pass" && name !== "no_verdict" : name === view.outcome;
+  return view.outcome === "wrong" ? !["pass", "no_verdict", "not_asked"].includes(name) : name === view.outcome;
 }
 
 function hasWords(call) {

@@ -27,8 +27,9 @@ function interval(bounds) {
   return bounds ? `${rounded(bounds[0] * 100)}–${rounded(bounds[1] * 100)}%` : ABSENT;
 }
 
-function rate(k, n) {
-  return n ? `${percent(k / n)} · ${count(k)}/${count(n)}` : ABSENT;
+// A rate as it was reckoned for every report: `83% · 5/6`.
+function rate(figure) {
+  return figure?.n ? `${percent(figure.rate)} · ${count(figure.k)}/${count(figure.n)}` : ABSENT;
 }
 
 function milliseconds(value) {
@@ -69,17 +70,12 @@ function percentile(sorted, p) {
 const BEYOND_MS = 2 ** 60;
 const LONGEST_MS = 2 ** 53;
 
-// The times of whole calls, timeouts counted as longer than any answer; of an earlier version's summary, the answers.
-function timedOf(figures) {
-  const known = figures.latency_censored_ms ?? figures.latency_all_ms ?? { ...figures.latency_ms, n: figures.n_success };
-  return { indicative: indicativeOf(known.n), beyond: [], ...known };
-}
-
 function indicativeOf(n) {
   return [...(n < 72 ? ["p95"] : []), ...(n < 368 ? ["p99"] : [])];
 }
 
-// The same of some calls, reckoned here.
+// The times of the calls that fit some words or an outcome, timeouts counted as longer than any answer: reckoned here,
+// for no other report has them.
 function describeTimes(times, deadlines) {
   const sorted = [...times, ...deadlines.map(() => BEYOND_MS)].sort((a, b) => a - b);
   const found = { n: sorted.length, beyond: [], indicative: indicativeOf(sorted.length) };

@@ -19,10 +19,12 @@ function drawLatency() {
   const rows = latencyRows();
   const drawn = rows.reduce((sum, row) => sum + row.calls.length, 0);
   const cold = rows.some((row) => row.calls.some((call) => calls.cold[call] === 1));
+  const left = matching.some((call) => !isCounted(call));
   byId("latency-lead").textContent =
     `Every point is one successful call (${count(drawn)} drawn); it is further from the line where more calls ` +
     "took as long. The long mark is the median, the dotted one p95; in both a timeout is longer than any answer." +
-    (cold ? " Diamonds are cold calls: the model had to be loaded first." : "");
+    (cold ? " Diamonds are cold calls: the model had to be loaded first." : "") +
+    (left ? " Calls in your own context are left out; choose their suite to see them." : "");
   fill("latency-chart", drawn ? latencyStrips(rows) : html("p", { class: "empty" }, "No successful call to show."));
   fill("latency-table", latencyTable(rows), anatomyTable(rows));
 }
@@ -35,7 +37,7 @@ function latencyRows() {
     deadlines: [],
   }));
   const byNumber = new Map(rows.map((row) => [row.number, row]));
-  for (const call of matching) {
+  for (const call of matching.filter(isCounted)) {
     const row = byNumber.get(calls.target[call]);
     if (isAnswered(call) && calls.sampled[call] && calls.e2e[call] !== null) row.calls.push(call);
     else if (callString("why", call) === "timeout" && calls.sampled[call]) row.deadlines.push(calls.e2e[call] ?? 0);
@@ -44,13 +46,13 @@ function latencyRows() {
   return rows;
 }
 
-// Of all recorded calls where a whole model is shown; else of the calls in this file that fit the filters.
+// Of all recorded calls where a whole model or a suite is shown; else of the calls in this file that fit the filters.
 function addPercentiles(row) {
-  const whole = isWholeModel() && row.figures;
+  const part = view.outcome === "" && view.words === "" && row.figures ? shownPart(row.figures) : null;
   const times = row.calls.map((call) => calls.e2e[call]);
-  row.times = whole ? timedOf(row.figures) : describeTimes(times, row.deadlines);
+  row.times = part ? part.timed_ms : describeTimes(times, row.deadlines);
   row.n = row.times.n;
-  row.timeouts = whole ? row.figures.n_timeouts : row.deadlines.length;
+  row.timeouts = part ? part.n_timeouts : row.deadlines.length;
 }
 
 function latencyStrips(rows) {
@@ -193,7 +195,7 @@ function anatomyTable(rows) {
         label: part[0].toUpperCase() + part.slice(1),
         class: "number",
         value: (row) => mean(row, part),
-        cell: (row) => `${milliseconds(mean(row, part))} (${Math.round((100 * mean(row, part)) / whole(row))}%)`,
+        cell: (row) => `${milliseconds(mean(row, part))} (${percent(mean(row, part) / whole(row))})`,
       })),
     ],
     told,

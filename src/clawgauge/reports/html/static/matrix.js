@@ -34,7 +34,9 @@ function matrixCells() {
 }
 
 function cellOutcome(counts) {
-  const names = Object.keys(counts);
+  // A repeat that was never asked says nothing beside one that was.
+  const names = Object.keys(counts).filter((name) => name !== "not_asked");
+  if (!names.length) return "not_asked";
   if (names.length === 1) return names[0];
   if (counts.pass) return "mixed";
   return names.reduce((most, name) => (counts[name] > counts[most] ? name : most));

@@ -10,18 +10,24 @@ function modelColumns() {
     value: (target) => (target.figures ? (read(target.figures) ?? null) : null),
     ...options,
   });
-  const rateCell = (k, n, bounds) =>
+  const rateCell = ({ k, n, rate: share, ci95 }) =>
     n
       ? [
-          html("span", { class: "strong" }, percent(k / n)),
+          html("span", { class: "strong" }, percent(share)),
           html(
             "span",
             { class: "under" },
             `${count(k)}/${count(n)} `,
-            bounds ? html("span", { class: "whole" }, `· ${interval(bounds)}`) : null,
+            ci95 ? html("span", { class: "whole" }, `· ${interval(ci95)}`) : null,
           ),
         ]
       : ABSENT;
+  const share = (name, label, of, options = {}) =>
+    figure(name, label, (f) => of(f).rate, {
+      bestFirst: true,
+      cell: ({ figures: f }) => (f ? rateCell(of(f)) : ABSENT),
+      ...options,
+    });
   const time = (name, label, of, options = {}) =>
     figure(options.name ?? name, label, (f) => of(f)?.[name], {
       cell: ({ figures: f }) => (f ? timeFigure(of(f), name) : ABSENT),
@@ -30,23 +36,16 @@ function modelColumns() {
   return [
     { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
     { name: "tier", label: "Tool use", title: TIER_NOTE, class: "tier", value: tierOrder, cell: tierCell },
-    figure("passed", "Pass rate", (f) => f.objective_pass_rate, {
-      bestFirst: true,
-      title: "of the judged answers, with its 95% interval",
-      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_judged, f.objective_pass_ci95) : ABSENT),
-    }),
-    figure("asked", "Of asked", (f) => (f.n_asked_judged ? f.n_passed / f.n_asked_judged : null), {
-      bestFirst: true,
+    share("passed", "Pass rate", (f) => f.passed, { title: "of the judged answers, with its 95% interval" }),
+    share("asked", "Of asked", (f) => f.passed_of_asked, {
       title: "of all prompts asked that have a verdict, answered or not",
-      cell: ({ figures: f }) => (f ? rateCell(f.n_passed, f.n_asked_judged) : ABSENT),
     }),
-    figure("answered", "Answered", (f) => (f.n_total ? f.n_ok / f.n_total : null), {
-      bestFirst: true,
-      cell: ({ figures: f }) => (f ? rateCell(f.n_ok, f.n_total) : ABSENT),
+    share("answered", "Answered", (f) => f.answered),
+    time("p50", "p50", (f) => f.timed_ms, {
+      title: "median time to the whole answer; a timeout is longer than any",
     }),
-    time("p50", "p50", timedOf, { title: "median time to the whole answer; a timeout is longer than any" }),
-    time("p95", "p95", timedOf),
-    time("p99", "p99", timedOf),
+    time("p95", "p95", (f) => f.timed_ms),
+    time("p99", "p99", (f) => f.timed_ms),
     time("p50", "First token", (f) => f.ttft_ms, { name: "ttft", title: "median time to the first token" }),
     figure("tps", "Tokens/s", (f) => f.output_tps?.p50, {
       bestFirst: true,

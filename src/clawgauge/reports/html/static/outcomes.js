@@ -9,6 +9,7 @@ const OUTCOMES = {
   rate_limited: { word: "rate limited", sign: "…", meaning: "the server asked to wait, to the end" },
   auth_error: { word: "auth error", sign: "⊘", meaning: "the key was refused or missing" },
   unavailable: { word: "unavailable", sign: "–", meaning: "the model or server was not there" },
+  not_asked: { word: "not asked", sign: "·", meaning: "never sent, so it tells nothing of the model" },
   mixed: { word: "mixed", sign: "◐", meaning: "some calls passed, some did not" },
 };
 

@@ -5,14 +5,14 @@ const ratesView = { metric: "pass" };
 const METRICS = {
   pass: {
     label: "Pass rate",
-    of: (f) => suiteOrWhole(f),
+    of: (f) => passRateOf(f),
     lead:
       "Of the answers that have a verdict, how many met it. The whisker is the Wilson 95% interval; " +
       "the thin bar counts unanswered calls as not passed.",
   },
   tools: {
     label: "Tool use",
-    of: (f) => ({ k: f.tool_use.k, n: f.tool_use.n, ci: f.tool_use.ci95 }),
+    of: (f) => rateOf(f.tool_use),
     tiers: true,
     lead: "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
   },
@@ -35,20 +35,19 @@ const METRICS = {
 };
 
 function rateOf(figure) {
-  return figure ? { k: figure.k, n: figure.n, ci: figure.ci95 } : { k: 0, n: 0, ci: null };
+  return figure
+    ? { k: figure.k, n: figure.n, rate: figure.rate, ci: figure.ci95 }
+    : { k: 0, n: 0, rate: null, ci: null };
 }
 
-function suiteOrWhole(figures) {
-  if (view.suite === "") {
-    return {
-      k: figures.n_passed,
-      n: figures.n_judged,
-      ci: figures.objective_pass_ci95,
-      asked: figures.n_asked_judged,
-    };
-  }
-  const part = (figures.suites || []).find((suite) => isSuiteShown(suite.suite));
-  return part ? { k: part.n_passed, n: part.n_judged, ci: part.ci95 } : { k: 0, n: 0, ci: null };
+function passRateOf(figures) {
+  const part = shownPart(figures);
+  return part ? { ...rateOf(part.passed), asked: part.passed_of_asked } : rateOf(null);
+}
+
+// The figures of the suite that is chosen, or of the whole model; none where it was not asked that suite.
+function shownPart(figures) {
+  return view.suite === "" ? figures : figures.suites.find((suite) => isSuiteShown(suite.suite));
 }
 
 function drawRates() {
@@ -105,14 +104,19 @@ function drawCategories() {
 function byCategory(rows) {
   return [...Map.groupBy(rows, (row) => JSON.stringify([row.suite, row.category])).values()].map((models) => ({
     ...models[0],
-    k: models.reduce((sum, row) => sum + row.k, 0),
-    n: models.reduce((sum, row) => sum + row.n, 0),
-    ci: null,
+    ...addUp(models),
     others: models
       .filter((row) => row.k < row.n)
       .map((row) => `${row.title} ${row.k}/${row.n}`)
       .join(", "),
   }));
+}
+
+// Of all models that are shown together, which no other report has.
+function addUp(models) {
+  const k = models.reduce((sum, row) => sum + row.k, 0);
+  const n = models.reduce((sum, row) => sum + row.n, 0);
+  return { k, n, rate: n ? k / n : null, ci: null };
 }
 
 function rateBars(metric, rows) {
@@ -145,7 +149,7 @@ function rateBars(metric, rows) {
 
 function rateInWords(row) {
   if (!row.n) return `${row.title}: none`;
-  return `${row.title}: ${percent(row.k / row.n)}, ${row.k} of ${row.n}, 95% interval ${interval(row.ci)}`;
+  return `${row.title}: ${percent(row.rate)}, ${row.k} of ${row.n}, 95% interval ${interval(row.ci)}`;
 }
 
 function gridLine(x, top, bottom, label) {
@@ -170,7 +174,7 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
         ),
     svg("title", {}, row.title),
   );
-  const words = row.n ? `${percent(row.k / row.n)}  ${count(row.k)}/${count(row.n)}` : "no verdict";
+  const words = row.n ? `${percent(row.rate)}  ${count(row.k)}/${count(row.n)}` : "no verdict";
   group.append(
     svg(
       "text",
@@ -190,12 +194,12 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
       class: "bar",
       x: place(0),
       y: middle - 7,
-      width: Math.max(1.5, place(row.k / row.n) - place(0)),
+      width: Math.max(1.5, place(row.rate) - place(0)),
       height: 14,
       rx: 2,
     }),
   );
-  if (row.asked) {
+  if (row.asked?.n) {
     group.append(
       svg(
         "rect",
@@ -203,10 +207,10 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
           class: "bar-asked",
           x: place(0),
           y: middle + 9,
-          width: Math.max(1, place(row.k / row.asked) - place(0)),
+          width: Math.max(1, place(row.asked.rate) - place(0)),
           height: 3,
         },
-        svg("title", {}, `of asked: ${rate(row.k, row.asked)}`),
+        svg("title", {}, `of asked: ${rate(row.asked)}`),
       ),
     );
   }
@@ -233,8 +237,8 @@ function rateColumns(metric, rows) {
     label,
     class: "number",
     bestFirst: true,
-    value: (row) => (of(row) ? row.k / of(row) : null),
-    cell: (row) => rate(row.k, of(row)),
+    value: (row) => of(row)?.rate ?? null,
+    cell: (row) => rate(of(row)),
   });
   const low = {
     name: "low",
@@ -245,5 +249,9 @@ function rateColumns(metric, rows) {
     cell: (row) => interval(row.ci),
   };
   const asked = share("asked", "Of asked", (row) => row.asked);
-  return [share("rate", metric.label, (row) => row.n), ...(rows.some((row) => row.ci) ? [low] : []), ...(rows.some((row) => row.asked) ? [asked] : [])];
+  return [
+    share("rate", metric.label, (row) => row),
+    ...(rows.some((row) => row.ci) ? [low] : []),
+    ...(rows.some((row) => row.asked?.n) ? [asked] : []),
+  ];
 }

@@ -12,7 +12,12 @@ function seriesStyle(label) {
 
 function drawFirstToken() {
   const shown = matching.filter(
-    (call) => isAnswered(call) && calls.sampled[call] && calls.ttft[call] !== null && calls.e2e[call] !== null,
+    (call) =>
+      isCounted(call) &&
+      isAnswered(call) &&
+      calls.sampled[call] &&
+      calls.ttft[call] !== null &&
+      calls.e2e[call] !== null,
   );
   byId("first-token-lead").textContent = shown.length
     ? `${plural(shown.length, "call")} with a first-token time. On the line the whole answer came at once; ` +
@@ -25,21 +30,29 @@ function drawFirstToken() {
 }
 
 function firstTokenRows(shown) {
-  const byLabel = new Map();
+  const byTarget = new Map();
   for (const call of shown) {
-    const { label } = callTarget(call);
-    if (!byLabel.has(label)) byLabel.set(label, []);
-    byLabel.get(label).push(call);
+    const number = calls.target[call];
+    if (!byTarget.has(number)) byTarget.set(number, []);
+    byTarget.get(number).push(call);
   }
-  const inOrder = [...byLabel].sort(([a], [b]) => labels.indexOf(a) - labels.indexOf(b));
-  return inOrder.map(([label, found]) => {
-    const median = (column) =>
-      percentile(
-        found.map((call) => calls[column][call]).sort((a, b) => a - b),
-        0.5,
-      );
-    return { label, title: visible(callTarget(found[0]).name), calls: found, ttft: median("ttft"), e2e: median("e2e") };
-  });
+  return shownTargets()
+    .filter((target) => byTarget.has(target.number))
+    .map((target) => ({
+      label: target.label,
+      title: visible(targetTitle(target)),
+      calls: byTarget.get(target.number),
+      ...firstTokenTimes(target, byTarget.get(target.number)),
+    }));
+}
+
+// Of a whole model as every report has them; else of the calls in this file that fit the filters.
+function firstTokenTimes({ figures }, found) {
+  if (figures && view.suite === "" && view.outcome === "" && view.words === "") {
+    return { n: figures.ttft_ms.n, ttft: figures.ttft_ms, e2e: figures.timed_ms };
+  }
+  const times = (column) => describeTimes(found.map((call) => calls[column][call]), []);
+  return { n: found.length, ttft: times("ttft"), e2e: times("e2e") };
 }
 
 function firstTokenScatter(rows, shown) {
@@ -65,8 +78,8 @@ function firstTokenScatter(rows, shown) {
     rows
       .map(
         (row) =>
-          `${row.title}: median first token ${milliseconds(row.ttft)}, whole answer ${milliseconds(row.e2e)}, ` +
-          `${plural(row.calls.length, "call")}`,
+          `${row.title}: median first token ${timeFigure(row.ttft, "p50")}, ` +
+          `whole answer ${timeFigure(row.e2e, "p50")}, ${plural(row.n, "call")}`,
       )
       .join("; "),
   );
@@ -132,12 +145,14 @@ function atOnceLine(across, upward, { left, right, top, bottom }) {
   );
 }
 
+// A model has one colour in all its runs.
 function firstTokenLegend(rows) {
+  const known = new Map(rows.map((row) => [row.label, callTarget(row.calls[0]).name]));
   return html(
     "ul",
     { class: "legend" },
-    rows.map((row) => {
-      const { colour, shape } = seriesStyle(row.label);
+    [...known].map(([label, name]) => {
+      const { colour, shape } = seriesStyle(label);
       const mark = svg(
         "svg",
         { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" },
@@ -147,7 +162,7 @@ function firstTokenLegend(rows) {
           d: pointPath([[7, 7]], shape, 9),
         }),
       );
-      return html("li", {}, mark, shortened(row.title, 60));
+      return html("li", {}, mark, shortened(visible(name), 60));
     }),
   );
 }
@@ -162,22 +177,22 @@ function firstTokenTable(rows) {
         label: "Calls",
         class: "number",
         bestFirst: true,
-        value: (row) => row.calls.length,
-        cell: (row) => count(row.calls.length),
+        value: (row) => row.n,
+        cell: (row) => count(row.n),
       },
       {
         name: "ttft",
         label: "First token p50",
         class: "number",
-        value: (row) => row.ttft,
-        cell: (row) => milliseconds(row.ttft),
+        value: (row) => row.ttft.p50,
+        cell: (row) => timeFigure(row.ttft, "p50"),
       },
       {
         name: "e2e",
         label: "Whole answer p50",
         class: "number",
-        value: (row) => row.e2e,
-        cell: (row) => milliseconds(row.e2e),
+        value: (row) => row.e2e.p50,
+        cell: (row) => timeFigure(row.e2e, "p50"),
       },
     ],
     rows,

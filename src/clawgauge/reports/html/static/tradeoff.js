@@ -12,17 +12,16 @@ function tradeoffRows(run) {
   const number = report.runs.indexOf(run);
   return run.models.map(([label, name, cost, costWords], place) => {
     const figures = report.targets.find((target) => target.run === number && target.label === label)?.figures;
-    const times = figures ? timedOf(figures) : null;
+    const times = figures?.timed_ms ?? null;
     return {
       label,
       place: place + 1,
       cost,
       costWords,
       title: visible(name),
-      k: figures?.n_passed ?? 0,
-      n: figures?.n_asked_judged ?? 0,
+      passed: figures?.passed_of_asked ?? null,
       times,
-      drawn: Boolean(figures?.n_asked_judged && times.p50 !== null && !times.beyond.includes("p50")),
+      drawn: Boolean(figures?.passed_of_asked.n && times.p50 !== null && !times.beyond.includes("p50")),
     };
   });
 }
@@ -57,7 +56,7 @@ function tradeoffName(row) {
 }
 
 function tradeoffInWords(row) {
-  return `${row.title}: passed ${row.k} of ${row.n}, median ${timeFigure(row.times, "p50")}, ${row.costWords}`;
+  return `${row.title}: passed ${row.passed.k} of ${row.passed.n}, median ${timeFigure(row.times, "p50")}, ${row.costWords}`;
 }
 
 function tradeoffChart(rows) {
@@ -89,7 +88,7 @@ function tradeoffChart(rows) {
   const marks = rows.map((row) => ({
     row,
     x: across.place(row.times.p50),
-    y: upward(row.k / row.n),
+    y: upward(row.passed.rate),
     size: 12 + (row.cost && dearest ? (width < 620 ? 16 : 26) * Math.sqrt(row.cost / dearest) : 0),
     numbered: isNumbered(rows),
   }));
@@ -163,8 +162,8 @@ function tradeoffTable(rows) {
           label: "Passed of asked",
           class: "number",
           bestFirst: true,
-          value: (row) => (row.n ? row.k / row.n : null),
-          cell: (row) => rate(row.k, row.n),
+          value: (row) => row.passed?.rate ?? null,
+          cell: (row) => rate(row.passed),
         },
         time("p50"),
         time("p95"),

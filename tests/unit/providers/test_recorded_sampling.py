@@ -1,0 +1,160 @@
+"""What config.json says of sampling is what the server was sent, whichever provider sends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawgauge.cli.session import make_config
+from clawgauge.journal.folder import RunFolder
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
+from clawgauge.providers.embedded.provider import Embedded
+from clawgauge.records import Message, Prompt, Target
+from clawgauge.runner.agenda import Agenda, OpenCells
+from clawgauge.runner.clock import ClientClock
+from clawgauge.runner.target import Observer, RunContext, TargetRun
+from support.fake_claude import install_fake_claude
+from support.plans import plan_of
+from support.scripted_server import ScriptedServer
+
+MODEL = "scripted-model"
+LEVELS = (None, "low", "medium", "high", "xhigh")
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+ASKED = Message(role="user", content="Look.")
+NOTHING = {"type": "noop"}
+PROMPTS = [
+    Prompt(id="plain", name="plain", prompt="plain", suite="s", validator=NOTHING),
+    Prompt(id="own", name="own", prompt="own", suite="s", validator=NOTHING, temperature=0.3, max_tokens=77),
+    Prompt(id="tools", name="tools", prompt="tools", suite="s", validator=NOTHING, tools=[TOOL]),
+    Prompt(id="later", name="later", prompt="later", suite="s", validator=NOTHING, messages=[ASKED]),
+]
+FORCED = Prompt(
+    id="forced", name="forced", prompt="forced", suite="s", validator=NOTHING, tools=[TOOL], tool_choice="required"
+)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.5, "max_tokens": 1024, "seed": 7},
+    {"temperature": 0.0},
+    {"max_tokens": 200_000},
+]
+
+
+def flat(body: Mapping[str, Any], max_tokens: str) -> dict[str, Any]:
+    return {"temperature": body.get("temperature"), "max_tokens": body.get(max_tokens), "seed": body.get("seed")}
+
+
+READ: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "openai_chat": lambda body: flat(body, "max_tokens"),
+    "openai_responses": lambda body: flat(body, "max_output_tokens"),
+    "anthropic_messages": lambda body: flat(body, "max_tokens"),
+    "ollama": lambda body: flat(body["options"], "num_predict"),
+    "ollama_openai": lambda body: flat(body, "max_tokens"),
+    "embedded": lambda body: flat(body, "max_tokens"),
+}
+EXTRA: dict[str, dict[str, Any]] = {
+    "openai_chat": {"temperature": 0.9, "max_tokens": 5},
+    "openai_responses": {"max_output_tokens": 6, "seed": 4},
+    "anthropic_messages": {"temperature": 1.0, "max_tokens": 40_000},
+    "ollama": {"options": {"temperature": 0.9, "num_predict": 8}},
+    "ollama_openai": {"seed": 11},
+    "embedded": {"temperature": 0.1},
+}
+
+
+class BuiltInModel(Embedded):
+    """The embedded provider, with a scripted server in the place of its child."""
+
+    def __init__(self, settings: ProviderSettings, address: str) -> None:
+        super().__init__(settings)
+        self._address = address
+
+    def check_here(self, model: str) -> None: ...
+
+    async def _start(self, path: Path, alias: str) -> str:
+        return self._address
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(dialect="ollama", loaded=[MODEL]) as server:
+        yield server
+
+
+def make_provider(kind: str, server: ScriptedServer, extra: dict[str, Any]) -> Provider:
+    settings = ProviderSettings(kind, kind, server.v1_url, extra={"extra_body": extra} if extra else {})
+    return BuiltInModel(settings, server.base_url) if kind == "embedded" else create_provider(settings)
+
+
+def ask(folder: Path, provider: Provider, prompts: list[Prompt], level: str | None, **options: Any) -> dict[str, Any]:
+    """Ask every prompt once; config.json as it is on disk."""
+    target = Target(provider.name, MODEL, level)
+    plan = plan_of(prompts, given={provider.name: provider}, targets=[target], **options)
+
+    async def asked(run_folder: RunFolder) -> None:
+        context = RunContext(plan, run_folder, Observer())
+        with ClientClock() as clock:
+            async with provider:
+                agenda = Agenda(OpenCells(prompts, 1), None, [])
+                await TargetRun(context, target, provider, agenda, clock).ask()
+
+    with RunFolder.create(folder) as run_folder:
+        run_folder.write("config.json", make_config(plan, run_folder.run_id))
+        asyncio.run(asked(run_folder))
+    config: dict[str, Any] = json.loads((run_folder.path / "config.json").read_bytes())
+    return config
+
+
+def recorded(config: dict[str, Any], prompt_id: str) -> dict[str, Any]:
+    ((label, usual),) = config["sampling"].items()
+    said: dict[str, Any] = config["prompt_sampling"].get(label, {}).get(f"s/{prompt_id}", usual)
+    return said
+
+
+@pytest.mark.parametrize("extra", [False, True], ids=["", "extra_body"])
+@pytest.mark.parametrize("kind", list(READ))
+def test_the_recorded_sampling_is_the_sent_one(tmp_path: Path, server: ScriptedServer, kind: str, extra: bool) -> None:
+    """For each level and set of options: temperature, token limit and seed, and nothing where nothing was sent."""
+    for level in LEVELS:
+        for options in OPTIONS:
+            provider = make_provider(kind, server, EXTRA[kind] if extra else {})
+            # Ollama's own API cannot force a call: such a prompt is not asked.
+            prompts = PROMPTS if kind == "ollama" else [*PROMPTS, FORCED]
+            n_before = len(server.calls)
+            config = ask(tmp_path, provider, prompts, level, **options)
+            for prompt, call in zip(prompts, server.calls[n_before:], strict=True):
+                sent = READ[kind](call.json)
+                assert recorded(config, prompt.id) == sent, f"{level} {options} {prompt.id}"
+
+
+def test_thinking_of_anthropic_is_recorded_with_its_own_limit_and_no_temperature(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    """The API takes no temperature with thinking, and the limit is that of the answer plus that of the thinking."""
+    provider = make_provider("anthropic_messages", server, {})
+    config = ask(tmp_path, provider, PROMPTS, "high", temperature=0.5, max_tokens=1024)
+    usual = {"temperature": None, "max_tokens": 17_408, "seed": None}
+    assert config["sampling"] == {f"anthropic_messages:{MODEL}@high": usual}
+    assert config["prompt_sampling"] == {}, "the run's own limit wins over that of a prompt"
+
+
+@pytest.mark.parametrize("level", [None, "high"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_claude_program_is_given_the_recorded_limit(
+    tmp_path: Path, level: str | None, options: dict[str, Any]
+) -> None:
+    """It takes no temperature and no seed; the limit of tokens is in its environment."""
+    variable = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
+    fake = install_fake_claude(tmp_path / "bin", answer="yes", env_values=[variable])
+    environ = {"PATH": str(tmp_path / "bin"), "ANTHROPIC_API_KEY": "sk-not-a-key"}
+    provider = create_provider(ProviderSettings("claude_code_cli", "claude_code_cli", environ=environ))
+    config = ask(tmp_path, provider, PROMPTS[:2], level, **options)
+    calls = [call for call in fake.calls if call.kind == "call"]
+    assert [call.stdin for call in calls] == ["plain", "own"]
+    for call in calls:
+        limit = int(call.env[variable])
+        assert recorded(config, call.stdin) == {"temperature": None, "max_tokens": limit, "seed": None}
