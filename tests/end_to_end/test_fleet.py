@@ -173,6 +173,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(boxes: Boxes) -> N
     assert untrusted.code == 2 and "[nodes.ana] of clawgauge.toml here is changed" in untrusted.stderr
 
 
+@pytest.mark.slow
 def test_a_node_is_believed_no_more_than_a_server(boxes: Boxes) -> None:
     """What it may not send is not recorded, and costs it the rest of its part; its clock is not ours."""
     hour_ns = 3_600_000_000_000

@@ -202,7 +202,7 @@ TEXT_WORK: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("size", [32_768, pytest.param(524_288, marks=pytest.mark.slow)], ids=["64 KB", "1 MB"])
-@pytest.mark.parametrize("name", TEXT_WORK)
+@pytest.mark.parametrize("name", slow_rest(TEXT_WORK, every=4))
 def test_row_58_text_is_cleaned_in_linear_time(name: str, size: int) -> None:
     """Redaction, masks, sanitizers and encoders take anything in time proportional to its length."""
     for unit in HOSTILE_UNITS if size > 32_768 else HOSTILE_UNITS[::4]:

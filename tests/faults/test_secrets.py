@@ -140,7 +140,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", slow_rest(DISGUISES, every=5))
+@pytest.mark.parametrize("name", slow_rest(DISGUISES, every=10))
 def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
     keyed: Path, server: ScriptedServer, name: str
 ) -> None:

@@ -222,7 +222,8 @@ def _swollen_folder(folder: Path, kind: str) -> None:
             file.write(line + b"\n")
 
 
-@pytest.mark.parametrize("kind", slow_rest(["unknown key", "prompts", "tools", "events", "a row"], every=5))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["unknown key", "prompts", "tools", "events", "a row"])
 def test_a_file_of_brackets_takes_no_more_memory_than_a_file_of_text(runs: Path, kind: str) -> None:
     """Two bytes are a list of seventy: a hundred kilobytes in a letter, and gigabytes here."""
     _swollen_folder(runs / "r", kind)

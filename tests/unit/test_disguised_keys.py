@@ -146,6 +146,7 @@ def test_base64_of_a_piece_holds_a_mark_of_it(piece: bytes, before: bytes, after
     assert any(mark in encoded for mark in base64_marks(piece))
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_read_once() -> None:
     """Nothing but beginnings of sequences, escapes or codes: a search that goes back would not end."""
     fillers = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,6 +153,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.slow
 @every_row("opening", ["", "\\x73", "\x9d"])
 @every_row("unit", ENDLESS)
 def test_no_flood_of_half_an_escape_takes_longer_than_its_length(unit: str, opening: str) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from support.command import Outcome, clawgauge
+from support.slow_rest import slow
 from support.written_runs import MODEL, config, prompt, record, write_run
 
 OTHER = "qwen3:8b"
+MODELS = [pytest.param((MODEL,), id="one pair"), slow(pytest.param((MODEL, OTHER), id="two pairs"))]
 
 
 def write_one_sided(place: Path, n_prompts: int, models: Sequence[str], repeats: int = 1) -> None:
@@ -33,7 +35,7 @@ def compare(place: Path, *words: str) -> Outcome:
     return clawgauge(place, "compare", "before", "after", *words)
 
 
-@pytest.mark.parametrize("models", [(MODEL,), (MODEL, OTHER)], ids=["one pair", "two pairs"])
+@pytest.mark.parametrize("models", MODELS)
 @pytest.mark.parametrize("repeats", [1, 2], ids=["asked once", "asked twice"])
 def test_five_thousand_prompts_that_all_changed_are_compared(
     tmp_path: Path, models: tuple[str, ...], repeats: int
@@ -50,6 +52,7 @@ def test_five_thousand_prompts_that_all_changed_are_compared(
             assert found["ci_holm"][1] < 0
 
 
+@pytest.mark.slow
 def test_a_gate_over_five_thousand_lost_prompts_fails_as_a_gate(tmp_path: Path) -> None:
     """Exit 1 comes with the broken rule, and the same rule the other way round holds."""
     write_one_sided(tmp_path, 5_000, (MODEL, OTHER))

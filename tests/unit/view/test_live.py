@@ -230,6 +230,7 @@ def connect_without_reading(view: View, path: str) -> socket.socket:
     return client
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_view_whoever_has_not_read_what_was_sent(tmp_path: Path) -> None:
     """A large report of which a part was read, and a live page that reads nothing at all."""
     prompts = [prompt(f"P{n}", category="json") for n in range(150)]
