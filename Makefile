@@ -35,13 +35,13 @@ run: $(RUNS)
 	"      $(BIN)/clawgauge init            looks for your own models and writes a clawgauge.toml" \
 	"      $(BIN)/clawgauge run --dry-run   what would be asked of them" >&2
 
-# Four at once on two cores: half of the tests' time is waiting for deadlines and processes. They must pass on a machine
+# Six at once on two cores: much of the tests' time is waiting for deadlines and processes. They must pass on a machine
 # that has never run them and is busy. To see that they do (the loops end with the shell that started them):
 #   git clone -q . /tmp/fresh && cd /tmp/fresh && export HOME=$(mktemp -d)
 #   bash -c 'for n in 1 2 3 4; do while kill -0 $$; do :; done & done 2>/dev/null; make test'
 # and on one core: taskset -c 0 make test; crowded: .venv/bin/python -m pytest -n 8.
 test: setup
-	$(PYTEST) -n 4 --dist worksteal
+	$(PYTEST) -n 6 --dist worksteal
 
 test-slow: setup
 	$(PYTEST) -m slow -n 2 --dist worksteal

@@ -95,7 +95,7 @@ def test_a_model_that_does_all_the_work_is_recommended(tool_use: Callable[..., U
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("bot", slow_rest(BOTS, every=3))
+@pytest.mark.parametrize("bot", slow_rest(BOTS, every=8))
 def test_no_bot_is_recommended(tool_use: Callable[..., Use], bot: str) -> None:
     """What is wanting is said."""
     use = tool_use(BOTS[bot])

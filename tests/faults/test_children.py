@@ -31,6 +31,7 @@ from support.command import clean_environment, read_records, write_suite
 from support.fake_claude import FakeClaude, install_fake_claude
 from support.fake_tools import install_tool
 from support.scripted_server import Hang, ScriptedServer
+from support.slow_rest import slow_rest
 from support.waiting import wait_until
 
 CLAUDE = ("run", "-t", "claude_code_cli:m", "-s", "one.json", "--run-id", "cut")
@@ -63,7 +64,7 @@ def stubborn(tmp_path: Path) -> FakeClaude:
     return install_fake_claude(tmp_path / "bin", grandchild=True, hang="mid_stream", answer="text", ignore_sigterm=True)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_rest(WAYS, every=3))
 def test_children_cli_and_its_grandchild_are_gone(stubborn: FakeClaude, tmp_path: Path, way: str) -> None:
     """Interrupted once or twice, terminated or killed, the command leaves neither the CLI nor the CLI's own child."""
     end, expected = WAYS[way]
@@ -200,7 +201,12 @@ def gguf(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("way", "moment"), [("ctrl_c_twice", "answering"), ("kill_9", "loading"), ("kill_9", "answering")]
+    ("way", "moment"),
+    [
+        ("ctrl_c_twice", "answering"),
+        pytest.param("kill_9", "loading", marks=pytest.mark.slow),
+        pytest.param("kill_9", "answering", marks=pytest.mark.slow),
+    ],
 )
 def test_children_the_embedded_server_is_gone(gguf: Path, way: str, moment: str) -> None:
     """While it loads and while it answers, stopped or running, the server ends with the command."""

@@ -16,6 +16,7 @@ from clawgauge.run_data.resume import resume_command
 from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Status
+from support.slow_rest import slow_rest
 
 KEYS = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",
@@ -153,7 +154,10 @@ def test_reading_verbs_do_not_go_where_an_untrusted_file_points(place: Path, ser
     assert in_clone(place, "show", "r", "--runs-dir", "runs").code == 0
 
 
-@pytest.mark.parametrize("suite", ["/etc/hosts.json", "../out.json", "link.json", "~/x.json", "~nobody-here/x.json"])
+SUITES_ELSEWHERE = ["/etc/hosts.json", "../out.json", "link.json", "~/x.json", "~nobody-here/x.json"]
+
+
+@pytest.mark.parametrize("suite", slow_rest(SUITES_ELSEWHERE, every=2))
 def test_an_untrusted_file_names_suites_beside_it_alone(suite: str, place: Path, server: ScriptedServer) -> None:
     """What lies outside the folder is not read on an untrusted file's word, links out of it included."""
     write_suite(place.parent / "out.json", {"prompt": "private"})

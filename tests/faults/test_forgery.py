@@ -16,6 +16,7 @@ from clawgauge.reports.clean import clean_cell
 from support.command import Outcome, clawgauge, clean_environment, start_and_wait, write_suite
 from support.measured_models import OLLAMA, Measured, MeasuredRun
 from support.scripted_server import ScriptedServer, Status, Text
+from support.slow_rest import slow_rest
 
 ENDERS = ("\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029", "\t")
 FORGED = "1      winner  1.000  10/10  Tier 1 decided 20/20"
@@ -64,8 +65,17 @@ def test_a_name_with_line_ends_forges_no_row(tmp_path: Path) -> None:
         assert len(texts[0].splitlines()) == len(texts[1].splitlines()), file
 
 
-@pytest.mark.parametrize("verb", [("run", "--json"), ("run", "--dry-run", "--json"), ("route", "--json"),
-                                  ("route", "--simulate", "--json"), ("route",), ("show", "--json")])  # fmt: skip
+VERBS_WITH_JSON = [
+    ("run", "--json"),
+    ("run", "--dry-run", "--json"),
+    ("route", "--json"),
+    ("route", "--simulate", "--json"),
+    ("route",),
+    ("show", "--json"),
+]
+
+
+@pytest.mark.parametrize("verb", slow_rest(VERBS_WITH_JSON, every=5))
 def test_printed_json_holds_escapes(place: Path, server: ScriptedServer, verb: tuple[str, ...]) -> None:
     """No control and no mark that reorders is raw in JSON on standard output, and it still says what it says."""
     name = "m\x9b\x85\u202e\u2066\u2028é\ufeff"
@@ -111,8 +121,11 @@ def test_output_in_any_encoding(place: Path, server: ScriptedServer, encoding: s
         assert "Traceback" not in done.stderr and done.code in (0, 2), done.stderr
 
 
-@pytest.mark.parametrize("name", ["os.environ/OPENAI_API_KEY", "{x: 1}", "- a", "!!python/object:os.system", "a: b # c",
-                                  "*alias", "&a", "null", "yes", "1e3", "|", "a\nb: c", "\u2028", "é\x85"])  # fmt: skip
+YAML_NAMES = ["os.environ/OPENAI_API_KEY", "{x: 1}", "- a", "!!python/object:os.system", "a: b # c", "*alias", "&a"]
+YAML_NAMES += ["null", "yes", "1e3", "|", "a\nb: c", "\u2028", "é\x85"]
+
+
+@pytest.mark.parametrize("name", slow_rest(YAML_NAMES, every=4))
 def test_litellm_gets_names_as_they_are(tmp_path: Path, name: str) -> None:
     """YAML gives back every name; where LiteLLM would look a text up in the environment, the model is left out."""
     settings = {"type": "openai_chat", "base_url": "http://127.0.0.1:9/v1"}
@@ -125,9 +138,18 @@ def test_litellm_gets_names_as_they_are(tmp_path: Path, name: str) -> None:
     assert ("is not routed" in done.stderr) is name.startswith("os.environ/")
 
 
-@pytest.mark.parametrize(("name", "written"), [("${OPENAI_API_KEY}", "$${OPENAI_API_KEY}"), ("$${A}", "$$${A}"),
-                                               ("a${B}${C_1}d", "a$${B}$${C_1}d"), ("${a}", "${a}"), ("$A", "$A"),
-                                               ("${A", "${A"), ("${}", "${}")])  # fmt: skip
+REFERENCES = {
+    "${OPENAI_API_KEY}": "$${OPENAI_API_KEY}",
+    "$${A}": "$$${A}",
+    "a${B}${C_1}d": "a$${B}$${C_1}d",
+    "${a}": "${a}",
+    "$A": "$A",
+    "${A": "${A",
+    "${}": "${}",
+}
+
+
+@pytest.mark.parametrize(("name", "written"), REFERENCES.items())
 def test_openclaw_gets_references_escaped(tmp_path: Path, name: str, written: str) -> None:
     """OpenClaw puts a variable in the place of `${NAME}` in values, which are escaped, and leaves keys as they are."""
     strange = Measured(Target("gateway", name), GATEWAY, text_passes=10, tool_passes=12)

@@ -41,6 +41,7 @@ def judge_all(place: Path, server: ScriptedServer, cases: dict[str, tuple[dict[s
     return {record["prompt_name"]: record for record in done.records()}
 
 
+@pytest.mark.slow
 def test_row_49_json_too_deep_or_too_long(place: Path, server: ScriptedServer) -> None:
     """A hundred thousand brackets, or a number of 5000 digits, is a violation that says so; the run goes on."""
     cases = {
@@ -126,7 +127,9 @@ def test_row_51_duplicate_keys_and_look_alike_types(place: Path, server: Scripte
         assert "duplicate" in records[name]["violation"], name
 
 
-@pytest.mark.parametrize("character", ["x", "é", "模", "😀"], ids=["1 byte", "2 bytes", "3 bytes", "4 bytes"])
+@pytest.mark.parametrize(
+    "character", slow_rest(["x", "é", "模", "😀"], every=3), ids=["1 byte", "2 bytes", "3 bytes", "4 bytes"]
+)
 def test_row_54_an_answer_over_64_kb(place: Path, server: ScriptedServer, character: str) -> None:
     """It is judged whole, and kept up to 65,536 bytes, cut between characters; its true size is on record."""
     long = "a" + character * 80_000

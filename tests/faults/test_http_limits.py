@@ -27,6 +27,7 @@ from support.scripted_server import (
     Text,
     chunked_garbage,
 )
+from support.slow_rest import slow_rest
 from support.waiting import FOREVER_S, wait_until
 from support.wire_frames import opening
 
@@ -61,7 +62,7 @@ def flood(
     return records, peak_mib
 
 
-@pytest.mark.parametrize("mode", ["--stream", "--no-stream"])
+@pytest.mark.parametrize("mode", slow_rest(["--stream", "--no-stream"], every=2))
 def test_row_14_infinite_answer(mode: str, server: ScriptedServer, tmp_path: Path) -> None:
     """An answer without end stops at the cap: error / response_too_large, under 128 MiB, the connection closed."""
     records, peak_mib = flood(tmp_path, server, [Endless(max_bytes=1 << 30)], mode)
@@ -109,6 +110,7 @@ def test_row_15_endless_line(server: ScriptedServer, tmp_path: Path) -> None:
     assert all(call.sent_bytes < 32 * MIB for call in server.calls)
 
 
+@pytest.mark.slow
 def test_row_60_bombs_and_floods(server: ScriptedServer, tmp_path: Path) -> None:
     """A gigabyte as gzip, JSON of millions of values, headers without end: refused by name, under 128 MiB."""
     crowded = b'{"choices": [' + b"{}," * (5 * MIB) + b'{}], "output": []}'

@@ -85,6 +85,7 @@ def test_the_loop_goes_on_while_a_hostile_answer_is_judged(tmp_path: Path, concu
     assert provider.beats > 20, "a second on the loop would have let it come round twice"
 
 
+@pytest.mark.slow
 def test_a_task_goes_on_after_a_call_that_was_killed(tmp_path: Path) -> None:
     """A call that keeps the simulated shell busy is answered as killed, the model goes on, and the row is a verdict."""
     provider = Beating("Done.", [("exec", {"command": "jq -n 'def f: f; f'"})])

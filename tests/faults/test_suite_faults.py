@@ -12,6 +12,7 @@ import pytest
 
 from support.command import clean_environment, trust_configuration
 from support.scripted_server import ScriptedServer
+from support.slow_rest import slow_rest
 from support.waiting import PATIENCE_S
 
 MEMORY_KB = 3_000_000
@@ -90,7 +91,7 @@ FILES: dict[str, tuple[str, str | bytes | int, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", slow_rest(FILES, every=3))
 def test_row_56_a_hostile_suite(place: Path, server: ScriptedServer, kind: str) -> None:
     """Tags, bombs, endless nesting and sheer size are refused in one sentence, in bounded time and memory."""
     name, content, named = FILES[kind]
@@ -122,7 +123,7 @@ CONFIGS: dict[str, tuple[str | bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("kind", slow_rest(CONFIGS, every=3))
 def test_row_56_a_hostile_configuration(place: Path, server: ScriptedServer, kind: str) -> None:
     """clawgauge.toml is held to the same: one sentence, exit 2, nothing asked."""
     content, named = CONFIGS[kind]

@@ -21,6 +21,7 @@ import pytest
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.fake_claude import install_fake_claude
 from support.scripted_server import Html200, ReceivedRequest, Reply, ScriptedServer, Status, StreamError, Text
+from support.slow_rest import slow_rest
 
 ALPHABET = string.ascii_letters + string.digits + "/+=?&#\"\\<>'{}~!"
 PIECE = 8
@@ -127,7 +128,7 @@ def run_tainted(place: Path, server: ScriptedServer, key: str, n_visible: Iterab
     assert_untainted(place, [key], done, *looks)
 
 
-@pytest.mark.parametrize("drawn_once", ["", "Qzgjz'J/Z/'kdaqY17IgSxqS1wV>iQ=Q}sbDu=I1L86vgOo0\\77"])
+@pytest.mark.parametrize("drawn_once", slow_rest(["", "Qzgjz'J/Z/'kdaqY17IgSxqS1wV>iQ=Q}sbDu=I1L86vgOo0\\77"], every=2))
 def test_a_key_cut_by_any_limit(place: Path, server: ScriptedServer, drawn_once: str) -> None:
     """With one character of it cut off, or all but eight, or half, wherever a server puts it; also one like words."""
     key = drawn_once or canary(51)
@@ -198,7 +199,7 @@ def claude_run(place: Path, bin_dir: Path, key: str, behaviour: dict[str, Any]) 
     return done
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", slow_rest(PROGRAMS, every=3))
 def test_a_key_cut_by_the_limits_of_a_program(place: Path, tmp_path: Path, program: str) -> None:
     """What the claude CLI prints on its stderr, whose end alone is kept, and in its result is no way out either."""
     key = canary(60)

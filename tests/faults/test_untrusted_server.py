@@ -131,6 +131,7 @@ def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> 
     assert flooding.sent_bytes < 64 * MIB
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_while_a_bomb_is_decoded(serve: Opened) -> None:
     """A few kilobytes that become millions of events: the call ends at its deadline, not when all is read."""
     tiny = b"data: [\n\n" * 2_000_000

@@ -21,6 +21,7 @@ from clawgauge.runner.target import Observer, RunContext, TargetRun
 from support.fake_claude import install_fake_claude
 from support.plans import plan_of
 from support.scripted_server import ScriptedServer
+from support.slow_rest import slow_rest
 
 MODEL = "scripted-model"
 LEVELS = (None, "low", "medium", "high", "xhigh")
@@ -115,7 +116,7 @@ def recorded(config: dict[str, Any], prompt_id: str) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.parametrize("extra", [False, True], ids=["", "extra_body"])
+@pytest.mark.parametrize("extra", slow_rest([True, False], every=2), ids=["extra_body", ""])
 @pytest.mark.parametrize("kind", list(READ))
 def test_the_recorded_sampling_is_the_sent_one(tmp_path: Path, server: ScriptedServer, kind: str, extra: bool) -> None:
     """For each level and set of options: temperature, token limit and seed, and nothing where nothing was sent."""

@@ -134,6 +134,7 @@ def test_a_busy_machine_decides_no_verdict() -> None:
         timer.join()
 
 
+@pytest.mark.slow
 def test_commands_that_never_end_are_not_judged_in_time() -> None:
     """An answer whose command keeps the simulated shell busy is false at the deadline; the next one is judged."""
     search = f"echo {'a' * 20_000} | grep -E '(a{{1,30}}){{1,30}}b'"
@@ -257,6 +258,7 @@ def test_the_process_is_isolated_and_dies_with_its_owner(tmp_path: Path) -> None
     wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.slow
 def test_a_judging_process_that_is_killed_gives_no_verdict() -> None:
     """What ends it from outside says nothing of the answer: it is tried once more, then the fault is told, and the next
     answer is judged."""

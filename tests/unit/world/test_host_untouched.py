@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from clawgauge.suites import load_suite
 from support.task_models import solves
 
@@ -35,6 +37,7 @@ def events_of(plays: list[tuple[dict[str, Any] | None, list[tuple[str, Any]]]]) 
     return events
 
 
+@pytest.mark.slow
 def test_no_call_reaches_the_host() -> None:
     """Neither solving every task nor attacking every world opens a file, starts a process or makes a connection.
 
