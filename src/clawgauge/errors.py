@@ -16,6 +16,10 @@ ClawgaugeError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "error"]
+"""`availability_status` of a record: what became of asking."""
 
 
 class ClawgaugeError(Exception):
@@ -57,7 +61,7 @@ class CallFailure(ClawgaugeError):
     """Has the status and failure type of the record it will become: a provider maps its vendor's errors once."""
 
     def __init__(
-        self, status: str, failure_type: str, message: str = "", *,
+        self, status: Status, failure_type: str, message: str = "", *,
         retryable: bool = False, retry_after_s: float | None = None, http_status: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message or failure_type)

@@ -22,8 +22,9 @@ from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
 from clawgauge.runner.agenda import Agenda, OpenCells
 from clawgauge.runner.clock import ClientClock, Clock
+from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.judging import Judge
-from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.runner.target import TargetRun
 from clawgauge.secrets import Redactor
 from support.command import read_records
 from support.plans import plan_of

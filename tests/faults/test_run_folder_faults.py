@@ -17,8 +17,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import ProviderSettings, create_provider
 from clawgauge.records import Prompt, Target
 from clawgauge.runner.clock import Clock
+from clawgauge.runner.context import Observer
 from clawgauge.runner.run import run
-from clawgauge.runner.target import Observer
 from clawgauge.summary import summarize_folder
 from support.command import Outcome, clawgauge, read_records, state_home, write_suite
 from support.plans import plan_of

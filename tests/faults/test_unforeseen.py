@@ -12,8 +12,8 @@ import pytest
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import Prompt, Target
+from clawgauge.runner.context import Observer
 from clawgauge.runner.run import run
-from clawgauge.runner.target import Observer
 from faults.asking import ask_provider, verdict
 from support.command import read_records
 from support.plans import plan_of

@@ -24,16 +24,17 @@ from clawgauge.checks.detection import detect_tools
 from clawgauge.cli import main
 from clawgauge.errors import CallFailure, SuiteError
 from clawgauge.journal.disk import encode_line
+from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, STREAM_END, Reader, Reply, SseDecoder, SseEvent
+from clawgauge.providers.http.reply import REPLY_CAP_BYTES, STREAM_END, HttpReply, Reader, SseDecoder, SseEvent
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
 from clawgauge.runner.agenda import Cell
-from clawgauge.runner.record import Source, answered_result
+from clawgauge.runner.record import Source, make_result
 from clawgauge.suites import load_suite, prompts_sha256
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
 
 SPECS: list[dict[str, Any]] = [
     {"type": "noop"},
@@ -225,7 +226,7 @@ def _taken_in(pieces: list[bytes], headers: dict[str, str], reader: Reader) -> C
     """One reply from its head to its end, which is the connection's."""
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     try:
-        reply = Reply(reader)
+        reply = HttpReply(reader)
         for piece in (f"HTTP/1.1 200 OK\r\n{head}\r\n".encode("latin-1"), *pieces):
             reply.feed(20, piece)
             while reply.behind:
@@ -261,11 +262,12 @@ class _Collector:
         return
 
 
-def _recorded(completion: Completion, failure: CallFailure | None) -> None:
+def _recorded(reply: Reply, failure: CallFailure | None) -> None:
     """Whatever came back becomes a line that reads as the record it was."""
     prompt = Prompt(id="P", name="p", prompt="?", validator=SPECS[7], expected_tools=["free"])
-    asked = msgspec.structs.replace(completion, failure=failure, started_at_ms=1, ended_at_ms=2, total_ns=9)
-    result = answered_result(Source("r", 0, Target("p", "m"), str), Cell(prompt, 0), asked)
+    attempt = AttemptOutcome(reply=reply, failure=failure, started_at_ms=1, e2e_ns=reply.e2e_ns)
+    outcome = CellOutcome(call=CallOutcome.of_attempt(attempt, []), total_ns=9)
+    result = make_result(Source("r", 0, Target("p", "m"), str), Cell(prompt, 0), outcome)
     line = encode_line(result)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     assert encode_line(msgspec.json.decode(line, type=Result)) == line

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from clawgauge.outcomes import Reply
 from clawgauge.records import Load, TimingsUs
 from clawgauge.stats.load import sample_of
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
 from support.scripted_server import ScriptedServer, Text
 from unit.providers.observed import attempt
 
@@ -29,7 +30,7 @@ def tell(timeline: Timeline, channel: str, at_ns: int, piece: str) -> None:
 
 def stream(
     sizes: Sequence[int], channels: Sequence[str] = ("text",), words: Sequence[str] = ("word",), **counts: int
-) -> Completion:
+) -> Reply:
     """An answer whose pieces hold so many tokens each, a token every 10 ms, and come once their last token is made."""
     timeline = Timeline()
     timeline.start(0)
@@ -124,8 +125,8 @@ def test_what_comes_over_a_socket_is_rated_by_its_own_stamps(kind: str) -> None:
     with ScriptedServer(dialect="ollama") as server:
         server.script(Text(chunks=["four tokens, so many "] * 5, usage=(12, 20), apart=True))
         done, failure = attempt(kind, server.v1_url)
-    assert failure is None and len(set(done.stamps_ns)) == 5
-    span_s = (done.stamps_ns[-1] - done.stamps_ns[0]) / 1e9
+    assert failure is None and len(set(done.piece_times_ns)) == 5
+    span_s = (done.piece_times_ns[-1] - done.piece_times_ns[0]) / 1e9
     assert done.output_tps == pytest.approx(16 / span_s, rel=1e-3)
 
 

@@ -23,7 +23,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.records import CAPACITY, Prompt, Result
 from clawgauge.runner.agenda import Cell
 from clawgauge.runner.clock import ClientClock
-from clawgauge.runner.target import RunContext, TargetRun
+from clawgauge.runner.context import RunContext
+from clawgauge.runner.target import TargetRun
 from clawgauge.stats.load import Sample, sample_of
 
 BRIEF_TOKENS = 48  # what a look at a server may answer: long enough to count by, and within any window

@@ -17,7 +17,8 @@ from clawgauge.errors import TargetError
 from clawgauge.plan import Plan
 from clawgauge.records import Result, StepSummary, Target
 from clawgauge.runner.clock import ClientClock
-from clawgauge.runner.target import RunContext, TargetRun
+from clawgauge.runner.context import RunContext
+from clawgauge.runner.target import TargetRun
 from clawgauge.stats import load as figures
 from clawgauge.stats.load import Sample, Window
 from clawgauge.stats.quantiles import percentile

@@ -15,7 +15,7 @@ from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
 from clawgauge.runner.agenda import why_left_out
-from clawgauge.runner.target import Observer
+from clawgauge.runner.context import Observer
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.

@@ -28,6 +28,7 @@ from clawgauge.journal import cell_key, encode_line, iter_results, resource_tag
 from clawgauge.journal.disk import INVENTORY
 from clawgauge.journal.folder import RunFolder
 from clawgauge.json_limits import find_excess
+from clawgauge.outcomes import CallOutcome, CellOutcome
 from clawgauge.plan import Plan
 from clawgauge.prices import host_of
 from clawgauge.providers.base import BUILT_IN, Call, Provider, ProviderSettings, Sampling, Sink, create_provider
@@ -36,10 +37,9 @@ from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProb
 from clawgauge.records.result import as_count
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
-from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, answered_result
-from clawgauge.runner.target import Observer
+from clawgauge.runner.context import Observer
+from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, make_result
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion
 
 # Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
 _SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=3")
@@ -429,11 +429,11 @@ class Part:
     async def _give_up(self, failure: CallFailure) -> None:
         await self.flush()
         now_ms = time.time_ns() // 1_000_000
-        unasked = Completion(failure=failure, started_at_ms=now_ms, ended_at_ms=now_ms)
+        unasked = CellOutcome(call=CallOutcome.not_sent(failure, now_ms))
         for target, agenda in self._agendas.items():
             source = Source(self._folder.run_id, self._plan.work.stretch, target, self._plan.redact, None)
             while (cell := agenda.take()) is not None:
-                result = change(answered_result(source, cell, unasked), node=self._member.name)
+                result = change(make_result(source, cell, unasked), node=self._member.name)
                 agenda.learn(result)
                 await self._folder.append(result)
                 self._observer.recorded(target, result)

@@ -22,7 +22,6 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.records import CAPACITY, Result, RunOptions
 from clawgauge.stats.load import sample_of
-from clawgauge.timeline import TOKEN_COUNTS
 
 _CALLS_PER_S, _AT_FIRST = 10_000, 100_000  # whoever tells of more makes them up: no machine is so quick
 _BYTES_PER_S = 20 << 20  # of records: some hundred a second, of long answers
@@ -123,7 +122,13 @@ class Share(Part):
             *load.gaps_us,
             *(result.server_us or {}).values(),
         ]
-        figures += [load.first_share, *(getattr(result, name) for name in TOKEN_COUNTS)]
+        figures += [
+            load.first_share,
+            result.input_tokens,
+            result.output_tokens,
+            result.cached_tokens,
+            result.reasoning_tokens,
+        ]
         may_be = _AT_FIRST + _CALLS_PER_S * (perf_counter_ns() - self._fleet.origin_ns) / 1e9
         if self._n_taken > may_be or any(abs(figure or 0) > limits.MAX_COUNT for figure in figures):
             self.refuse("more records than calls can be made, or a figure that cannot be")

@@ -39,8 +39,9 @@ from clawgauge.plan import Evidence, OpenWork, Plan
 from clawgauge.records import Event, ProviderProbe, Result, Target
 from clawgauge.runner.agenda import tier_pool
 from clawgauge.runner.clock import ClientClock
+from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.run import run
-from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.runner.target import TargetRun
 from clawgauge.secrets import SecretMask, mask_strings
 from clawgauge.suites import check_recorded
 from clawgauge.world import can_run

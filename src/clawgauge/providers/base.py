@@ -56,12 +56,15 @@ def is_vendor(vendor: str, address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One earlier turn of a task. `reasoning` is what came on a channel of its own before the text."""
+    """One earlier turn of a task: what the model said and called, and what the calls answered."""
 
     text: str
     calls: tuple[ToolInvocation, ...]
     answers: tuple[str, ...]
     reasoning: str = ""
+    """What came on a channel of its own before the text."""
+    replay: object = None
+    """What the provider reported with `Sink.replay` in this turn. It goes back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,12 @@ class PastCall(NamedTuple):
 
 
 class PastTurn(NamedTuple):
+    """An earlier turn of the model, as it is sent back to it."""
+
     text: str
     calls: list[PastCall]
     reasoning: str = ""
+    replay: object = None
 
 
 def conversation(call: Call) -> Iterator[str | PastTurn]:
@@ -139,7 +145,13 @@ def conversation(call: Call) -> Iterator[str | PastTurn]:
     if call.prompt or not call.messages:
         yield call.prompt
     for turn in call.history:
-        yield PastTurn(turn.text, past(((one.name, one.arguments) for one in turn.calls), turn.answers), turn.reasoning)
+        made = [(invocation.name, invocation.arguments) for invocation in turn.calls]
+        yield PastTurn(
+            text=turn.text,
+            calls=past(made, turn.answers),
+            reasoning=turn.reasoning,
+            replay=turn.replay,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,37 +175,96 @@ class ProviderSettings:
 
 
 class Sink(Protocol):
-    """Where an attempt reports what it sees, as it sees it. All stamps are `time.perf_counter_ns()`.
+    """Where an attempt reports what it sees, as it sees it.
 
-    `start`: the request goes out (HTTP: to a connected socket; CLI: the process is spawned), and the clock starts.
-    `connected`: how long connecting took, None for a reused connection; outside the clock. `text` and `reasoning`: a
-    piece of the answer, or of a separate reasoning channel. `tool_delta`: a fragment of a native tool call; fragments
-    of one call share an index, and `name` is its whole name, once. `tool_whole`: such a call as the server sums it up,
-    which stands for its fragments so far; None is what is not said. `usage`: token counts as the server reports them,
-    `input_tokens`, `output_tokens`, `cached_tokens` (of the input), `reasoning_tokens` (of the output); later values
-    replace earlier ones. `finish`: why the model stopped: stop, length, tool_calls, content_filter, refusal, or the
-    server's own word. `end`: the last byte of the answer arrived, and the clock stops.
-    Only a provider that runs a whole task in one attempt says `turn`, before each of the model's turns, and
-    `tool_answer`, what the call with this index was answered.
-    `note`: facts for the record. `model_reported`, `cost_usd`, `cli_overhead_ms`; `server_ns` (what the server says of
-    its own time: `load`, `queue`, `prefill`, `decode`, and `total`); `tools_unseen` (a code of `records`: the tools on
-    offer cannot reach the model); `refusal` (the words of a refusal that came
-    instead of an answer; repeated notes add up); `warning`; `first_token_captured=False` when the text came whole, so
-    that its arrival is no first-token time; `reasoning_streamed=False` when the output tokens hold reasoning that was
-    not streamed, or not all of it, so that they tell no rate."""
+    All times are `time.perf_counter_ns()`.
+    """
 
-    def start(self, at_ns: int) -> None: ...
-    def connected(self, took_ns: int | None) -> None: ...
-    def text(self, at_ns: int, piece: str) -> None: ...
-    def reasoning(self, at_ns: int, piece: str) -> None: ...
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None: ...
-    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None: ...
-    def turn(self) -> None: ...
-    def tool_answer(self, index: int | str, answer: str) -> None: ...
-    def usage(self, **counts: int | None) -> None: ...
-    def finish(self, reason: str | None) -> None: ...
-    def note(self, **facts: Any) -> None: ...
-    def end(self, at_ns: int) -> None: ...
+    def start(self, at_ns: int) -> None:
+        """The request goes out, and the clock starts.
+
+        Over HTTP that is when it is given to a connected socket, for a program when its process is
+        spawned.
+        """
+
+    def connected(self, took_ns: int | None) -> None:
+        """How long connecting took; None for a reused connection. It is outside the clock."""
+
+    def text(self, at_ns: int, piece: str) -> None:
+        """A piece of the answer."""
+
+    def reasoning(self, at_ns: int, piece: str) -> None:
+        """A piece of a separate reasoning channel."""
+
+    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        """A piece of a native tool call.
+
+        Pieces of one call share an index. `name` is its whole name, once; None is what is not said.
+        """
+
+    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+        """A native tool call as the server sums it up, which replaces its pieces so far."""
+
+    def turn(self) -> None:
+        """The next turn of the model begins.
+
+        Only a provider that runs a whole task in one attempt reports turns.
+        """
+
+    def tool_answer(self, index: int | str, answer: str) -> None:
+        """What the call with this index was answered, in a task that the provider runs itself."""
+
+    def usage(
+        self,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
+        """Token counts as the server reports them; later ones replace earlier ones.
+
+        `cached_tokens` are of the input, `reasoning_tokens` of the output.
+        """
+
+    def finish(self, reason: str | None) -> None:
+        """Why the model stopped.
+
+        `stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or the server's own word.
+        """
+
+    def replay(self, state: object) -> None:
+        """State of the provider that must go back with the next request of the same task.
+
+        Signatures of thinking, encrypted reasoning: it comes back as `Turn.replay`, unchanged, and
+        nobody else looks into it.
+        """
+
+    def note(
+        self,
+        *,
+        model_reported: str | None = None,
+        cost_usd: float | None = None,
+        cli_overhead_ms: int | None = None,
+        server_ns: dict[str, int] | None = None,
+        tools_unseen: str | None = None,
+        refusal: str | None = None,
+        warning: str | None = None,
+        first_token_captured: bool = True,
+        reasoning_streamed: bool = True,
+    ) -> None:
+        """Facts for the record.
+
+        `server_ns` is what the server says of its own time: `load`, `queue`, `prefill`, `decode`
+        and `total`. `tools_unseen` is a code of `records`: the tools on offer cannot reach the
+        model. `refusal` are the words of a refusal that came instead of an answer; repeated ones
+        are joined. `first_token_captured` is false when the text came whole, so that its arrival is
+        no first-token time. `reasoning_streamed` is false when the output tokens hold reasoning
+        that was not streamed, or not all of it, so that they give no rate.
+        """
+
+    def end(self, at_ns: int) -> None:
+        """The last byte of the answer arrived, and the clock stops."""
 
 
 class Provider(AbstractAsyncContextManager["Provider"]):

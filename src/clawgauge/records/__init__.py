@@ -16,7 +16,8 @@ from clawgauge.records.result import (
     Event,
     Load,
 )
-from clawgauge.records.result import Result, Status, TimingsUs, ToolInvocation, TranscriptTurn, as_count
+from clawgauge.errors import Status
+from clawgauge.records.result import Result, TimingsUs, ToolInvocation, TranscriptTurn, as_count
 from clawgauge.records.run import HARMLESS, THINKING_LEVELS, Context, Harmless, Inventory, Job, MadeCall, Message
 from clawgauge.records.run import CAPACITY, EMBEDDED_CONTEXT, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo
 from clawgauge.records.run import PromptKey, ProviderProbe, Resources, RunConfig, RunOptions, SuiteInfo, SuiteRecord

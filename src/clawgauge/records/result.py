@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from clawgauge.errors import Status
 from clawgauge.records.run import PromptKey, Target
 
-Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "error"]
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 
 

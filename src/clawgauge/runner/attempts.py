@@ -11,12 +11,12 @@ from collections.abc import Callable
 import msgspec
 
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.providers.base import Call
 from clawgauge.records import RunOptions
 from clawgauge.runner.agenda import CostBudget, SpendingKey
-from clawgauge.runner.record import call_cost
-from clawgauge.timeline import Completion
+from clawgauge.runner.record import find_cost
 
 BACKOFF_CAP_S = 60.0
 
@@ -85,10 +85,10 @@ class Spending:
         self.budget.held[key] = self._most_usd(call) if self._foreseeable else _UNKNOWN
         return True
 
-    def settle(self, key: SpendingKey, call: Call, completion: Completion, failure: CallFailure | None) -> None:
-        known_usd, _ = call_cost(completion, self._price)
+    def settle(self, key: SpendingKey, call: Call, reply: Reply, failure: CallFailure | None) -> None:
+        known_usd = find_cost(reply, self._price).usd
         most_usd = self._most_usd(call)
-        n_input, n_output = completion.input_tokens, completion.output_tokens
+        n_input, n_output = reply.input_tokens, reply.output_tokens
         if known_usd is not None:
             self._foreseeable = self._foreseeable is not False and known_usd <= most_usd
             self.budget.pay(key, known_usd)

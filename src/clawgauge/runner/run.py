@@ -21,7 +21,8 @@ from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, RunOptions, Target
 from clawgauge.runner.agenda import cost_budget, interleaved_order, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
-from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.runner.context import Observer, RunContext
+from clawgauge.runner.target import TargetRun
 
 _PEAKS = ("peak_memory_bytes", "peak_process_bytes", "peak_vram_bytes", "energy_j")
 
@@ -68,7 +69,7 @@ async def _run_targets(context: RunContext, targets: list[Target], work: Work | 
         if agenda.n_open or work is not None:
             agendas[target] = agenda
         else:
-            context.tell_outcomes(target, agenda)
+            context.report_stops(target, agenda)
     if not agendas:
         return
     async with AsyncExitStack() as stack:

@@ -1,18 +1,16 @@
-"""One target's cells: who is in flight, who is retried, when the target has shown that it cannot answer.
+"""Asks one target all its cells: what is in flight, what is retried, when a target is given up.
 
-The broad `except`s of the package stand here, at the boundary of a call, and in `judging`, at that of a check:
-whatever a provider throws, and whatever a check makes of an answer nobody foresaw, becomes a record."""
+The broad `except`s of the package stand here, at the boundary of a call, and in `judging`, at that
+of a check: whatever a provider throws, and whatever a check makes of an answer nobody foresaw,
+becomes a record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import hashlib
-import random
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -22,216 +20,263 @@ import msgspec
 from clawgauge.checks import LONG_CHARS, judge_answer, takes_long
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
-from clawgauge.journal.folder import RunFolder
-from clawgauge.plan import Plan
-from clawgauge.providers.base import Call, Provider, Turn, make_call
-from clawgauge.records import Attempt, Event, Load, Prompt, Result, Target, ToolInvocation, TranscriptTurn
-from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
+from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
+from clawgauge.providers.base import Call, Provider, make_call
+from clawgauge.records import Attempt, Load, Prompt, Result, Target, ToolInvocation
+from clawgauge.runner.agenda import Agenda, Cell, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
-from clawgauge.runner.clock import ClientClock, Clock, suspended_ns
-from clawgauge.runner.judging import Judge, JudgingFault, NotInTime, guard_check
-from clawgauge.runner.record import Source, answered_result, bounded_error, join_turns
+from clawgauge.runner.clock import ClientClock, suspended_ns
+from clawgauge.runner.context import RunContext
+from clawgauge.runner.conversation import converse
+from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
+from clawgauge.runner.record import Source, bounded_error, make_result
 from clawgauge.suites.load import DEFAULT_MAX_TURNS
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
 
-WARM_UP_PROMPT, WARM_UP_MAX_TOKENS = "Reply with OK.", 8
-_HELD_CHARS, _ID_CHARS = 4_096, 12
-_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
+WARM_UP_PROMPT = "Reply with OK."
+WARM_UP_MAX_TOKENS = 8
 _WARM_UP: SpendingKey = ("", "warm_up", 0)
-T = TypeVar("T")
+# A longer answer is judged in another thread, so that the loop can go on stamping bytes.
+_MAX_CHARS_JUDGED_IN_LOOP = 4_096
+_PREFIX_DIGITS = 12
+_MAX_EVENT_ERROR_CHARS = 500
+_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
 _KILLED = "Error: killed: the call took longer than it may"
-
-
-class Observer(AbstractContextManager["Observer"]):
-    """Hears of everything and does nothing: a base for the console's live table and for tests. `retrying`: an attempt
-    failed in a way that may pass. `recorded`: a result is on disk. `target_skipped`: the other `n_cells` of a target
-    are not asked. `stopped`: asking ended by a rule, with the event that is recorded of it. `calls_given_up`: the run
-    ended with so many calls in flight, or answered and not on disk."""
-
-    def __exit__(self, *exc_info: object) -> None: ...
-    def target_started(self, target: Target, n_cells: int) -> None: ...
-    def call_started(self, target: Target, prompt: Prompt) -> None: ...
-    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None: ...
-    def recorded(self, target: Target, result: Result) -> None: ...
-    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None: ...
-    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None: ...
-    def target_finished(self, target: Target) -> None: ...
-    def calls_given_up(self, n_calls: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What all targets of a run share beside its plan. `cost` is what the whole run may spend, where it is limited."""
-
-    plan: Plan
-    folder: RunFolder
-    observer: Observer
-    clock: Clock = field(default_factory=Clock)
-    cost: CostBudget | None = None
-    rng: random.Random = field(default_factory=random.Random)
-    salt: bytes = field(default_factory=partial(secrets.token_bytes, 16))
-    judge: Judge = field(default_factory=Judge)
-    in_flight: set[tuple[Target, SpendingKey]] = field(default_factory=set)
-    """The cells of which something was sent and whose result was not handed to the folder yet."""
-
-    def event(self, name: str, target: Target | None, **detail: object) -> None:
-        label = target.label if target else None
-        self.folder.event(Event(event=name, at_ms=self.clock.wall_ns() // 1_000_000, target=label, detail=detail))
-
-    def tell_outcomes(self, target: Target, agenda: Agenda) -> None:
-        for outcome in agenda.outcomes():
-            self.event(outcome.event, target, **outcome.detail)
-            self.observer.stopped(target, outcome.event, outcome.detail)
+# Failures that come before anything is sent, by ourselves.
+_NEVER_SENT = frozenset({"api_key_missing", "invalid_prompt"})
+T = TypeVar("T")
 
 
 class TargetRun:
     """Asks one target its cells, `concurrency` at a time. Every cell ends as exactly one record."""
 
-    def __init__(self, run: RunContext, target: Target, provider: Provider, agenda: Agenda, clock: ClientClock) -> None:
-        plan, self._run, self._settings = run.plan, run, run.plan.settings
-        self._target, self._provider, self._agenda, self._client = target, provider, agenda, clock
-        price, cost = plan.prices.get(target), run.cost
+    def __init__(
+        self,
+        run: RunContext,
+        target: Target,
+        provider: Provider,
+        agenda: Agenda,
+        client_clock: ClientClock,
+    ) -> None:
+        self._run = run
+        self._settings = run.plan.settings
+        self._target = target
+        self._provider = provider
+        self._agenda = agenda
+        self._client_clock = client_clock
+        price = run.plan.prices.get(target)
         self._source = Source(
             run_id=run.folder.run_id,
-            stretch=plan.work.stretch,
+            stretch=run.plan.work.stretch,
             target=target,
-            redact=plan.redact,
+            redact=run.plan.redact,
             price=price,
             counts_cached_input=provider.counts_cached_input,
         )
-        self._spending = None if cost is None or target in plan.free else Spending(cost, price, provider.most_output)
+        self._spending: Spending | None = None
+        if run.cost is not None and target not in run.plan.free:
+            self._spending = Spending(run.cost, price, provider.most_output)
+        # Why no further cell of the target is asked.
         self._ended_by: CallFailure | None = None
-        self._n_errors_in_a_row, self._answered_before = 0, False
+        self._n_errors_in_a_row = 0
+        self._answered_before = False
         # Whether the next call finds the model unloaded; None where nobody can tell.
-        self._cold, self._warm = True if provider.local else None, False if provider.local else None
-        self._aside = asyncio.Lock()
+        self._cold: bool | None = True if provider.local else None
+        self._judging_aside = asyncio.Lock()
 
     async def ask(self) -> None:
         """Get ready, then ask every cell of the agenda; all are recorded either way."""
         await self.get_ready()
         if self._ended_by is None:
-            # The first call goes alone: a target that cannot answer is asked once, and one that loads its model does
-            # not make the calls beside it wait.
+            # The first call goes alone: a target that cannot answer is asked once, and one that
+            # loads its model does not make the calls beside it wait.
             await self.ask_next()
         await self.finish()
 
     async def finish(self) -> None:
-        async def work() -> None:
+        """Ask what is left, several at once, and record by which rule it ended."""
+
+        async def ask_until_done() -> None:
             while await self.ask_next():
                 pass
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
-                group.create_task(work())
-        self._run.tell_outcomes(self._target, self._agenda)
+                group.create_task(ask_until_done())
+        self._run.report_stops(self._target, self._agenda)
 
     async def get_ready(self) -> None:
-        unload_others = self._settings.unload_others
+        """Have the provider get ready for the model, and warm it up where that is wanted."""
         try:
-            loaded = await self._provider.before_target(self._target.model, unload_others=unload_others)
-        except Exception as fault:  # the task boundary: what no provider should throw is ours, and costs its target
+            loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
+        except Exception as fault:  # the task boundary: a bug of a provider costs its target
             self._end_target(_as_failure(fault))
             return
-        self._cold = not loaded if self._provider.local else None
-        self._run.event("target_started", self._target, loaded=loaded, n_cells=self._agenda.n_open)
-        if self._settings.warm_up and self._agenda.n_open:
+        if self._provider.local:
+            self._cold = not loaded
+        n_cells = self._agenda.n_open
+        self._run.event("target_started", self._target, loaded=loaded, n_cells=n_cells)
+        if self._settings.warm_up and n_cells:
             await self._warm_up()
 
     async def ask_next(self, only: Cell | None = None) -> bool:
-        """Whether there was a cell to ask; with `only`, whether that one was open."""
+        """Ask the next cell, or `only` that one. Returns whether there was one to ask."""
         if not self._run.folder.wants_more:
             return False
-        while (cell := self._agenda.take(only)) is None:
-            is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
-            if self._spending is None or not is_open:
-                return False
-            await self._spending.budget.changed.wait()
+        cell = await self._take_cell(only)
+        if cell is None:
+            return False
         if self._ended_by is not None:
-            now_ms = self._run.clock.wall_ns() // 1_000_000
-            unasked = Completion(failure=self._ended_by, cold_start=self._warm)
-            unasked.started_at_ms = unasked.ended_at_ms = now_ms
-            result = answered_result(self._source, cell, unasked)
+            result = self._record_not_asked(cell, self._ended_by)
         else:
             self._run.observer.call_started(self._target, cell.prompt)
             result = await self._answer(cell)
-            # Enough cells in a row without an answer say that the next will not have one either.
-            self._n_errors_in_a_row = 0 if result.availability_status == "ok" else self._n_errors_in_a_row + 1
-            limit = self._settings.stop_after_errors
-            if limit is not None and self._n_errors_in_a_row >= limit:
-                words = f"{limit} in a row had no answer (--stop-after-errors {limit})"
-                self._end_target(CallFailure("skipped_unavailable", "stopped_after_errors", words))
+            self._count_errors(result)
         self._agenda.learn(result)
         self._run.in_flight.discard((self._target, cell.spending_key))
-        # A Ctrl-C here loses nothing: a line that was handed over is written even if nobody waits for it.
+        # A Ctrl-C here loses nothing: a line that was handed over is written in any case.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
         return True
 
+    async def _take_cell(self, only: Cell | None) -> Cell | None:
+        """The next open cell, once there is money for it; None where none is open."""
+        while True:
+            cell = self._agenda.take(only)
+            if cell is not None:
+                return cell
+            is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
+            if self._spending is None or not is_open:
+                return None
+            await self._spending.budget.changed.wait()
+
+    def _record_not_asked(self, cell: Cell, failure: CallFailure) -> Result:
+        """The record of a cell that is not asked, because its target was given up."""
+        outcome = CellOutcome(
+            call=CallOutcome.not_sent(failure, self._run.now_ms()),
+            cold_start=self._is_cold_later(),
+        )
+        return make_result(self._source, cell, outcome)
+
+    def _count_errors(self, result: Result) -> None:
+        """Give the target up after enough cells in a row without an answer."""
+        if result.availability_status == "ok":
+            self._n_errors_in_a_row = 0
+            return
+        self._n_errors_in_a_row += 1
+        limit = self._settings.stop_after_errors
+        if limit is not None and self._n_errors_in_a_row >= limit:
+            message = f"{limit} in a row had no answer (--stop-after-errors {limit})"
+            failure = CallFailure("skipped_unavailable", "stopped_after_errors", message)
+            self._end_target(failure)
+
     async def _answer(self, cell: Cell) -> Result:
         """Ask one prompt, or take all the turns of a task, and judge what came of it."""
-        run, settings, spec = self._run, self._settings, cell.prompt.world
-        prompt, prefix = cell.prompt, None
-        if settings.unique_prefix:
-            # The same for every attempt at a cell, another for every cell, repeat and run. The part that differs comes
-            # first: nothing before it can be shared.
-            digest = hashlib.blake2b(repr(tuple(cell.key(self._target))).encode(), key=run.salt).hexdigest()
-            prefix, first = f"[{digest[:_ID_CHARS]} request id]", "system" if prompt.system else "prompt"
-            if prompt.messages and not prompt.system:
-                opening, *others = prompt.messages
-                opening = msgspec.structs.replace(opening, content=f"{prefix}\n{opening.content}")
-                prompt = msgspec.structs.replace(prompt, messages=[opening, *others])
-            else:
-                prompt = msgspec.structs.replace(prompt, **{first: f"{prefix}\n{getattr(prompt, first)}"})
+        clock = self._run.clock
+        prompt = cell.prompt
+        prefix = None
+        if self._settings.unique_prefix:
+            prefix = self._make_prefix(cell)
+            prompt = _with_prefix(prompt, prefix)
         call = self._call(prompt)
-        began_ns = run.clock.perf_ns()
-        cold, self._cold = self._cold, self._warm
+        is_cold = self._take_cold()
+        began_ns = clock.perf_ns()
+        answered = await self._ask_cell(cell, call)
+        outcome = CellOutcome(
+            call=answered,
+            total_ns=clock.perf_ns() - began_ns,
+            streamed=call.stream and self._provider.streams,
+            cold_start=is_cold,
+            prompt_prefix=prefix,
+        )
+        failure = answered.failure
+        if failure is not None and failure.failure_type in TARGET_ENDING:
+            self._end_target(failure)
+        return await self._judge(cell, outcome)
+
+    async def _ask_cell(self, cell: Cell, call: Call) -> CallOutcome:
+        """One call; for a task, as many as it takes turns."""
+        world = cell.prompt.world
+        if world is None:
+            return await self._ask_call(cell, call)
         max_turns = cell.prompt.max_turns or DEFAULT_MAX_TURNS
-        if spec is None:
-            asked = await self._ask_turn(cell, call)
-        elif self._provider.runs_tasks:
-            asked = await self._ask_turn(cell, dataclasses.replace(call, world=spec, max_turns=max_turns))
-        else:
-            asked = await converse(call, max_turns, partial(self._ask_turn, cell), partial(self._play, spec, []))
-        asked.total_ns, asked.streamed = run.clock.perf_ns() - began_ns, call.stream and self._provider.streams
-        asked.cold_start, asked.prefix = cold, prefix
-        if asked.failure is not None and asked.failure.failure_type in TARGET_ENDING:
-            self._end_target(asked.failure)
-        if takes_long(cell.prompt, asked.text, asked.native_calls):
-            return await self._do_aside(
-                partial(answered_result, self._source, cell, asked, guard_check(run.judge.judge))
-            )
-        if len(asked.text) > _HELD_CHARS and settings.concurrency > 1:
-            # It takes milliseconds in which the loop could stamp nobody's bytes.
-            return await asyncio.to_thread(answered_result, self._source, cell, asked, guard_check(judge_answer))
-        judging_ns = self._client.now_ns()
-        result = answered_result(self._source, cell, asked, guard_check(judge_answer))
-        self._client.held_since(judging_ns)
+        if self._provider.runs_tasks:
+            task = dataclasses.replace(call, world=world, max_turns=max_turns)
+            return await self._ask_call(cell, task)
+        ask = partial(self._ask_call, cell)
+        execute = partial(self._execute, world, [])
+        return await converse(call, max_turns, ask, execute)
+
+    async def _judge(self, cell: Cell, outcome: CellOutcome) -> Result:
+        """Judge an answer where it does not keep the loop from stamping bytes."""
+        reply = outcome.call.reply
+        if takes_long(cell.prompt, reply.text, reply.native_calls):
+            judge = guard_check(self._run.judge.judge)
+            return await self._do_aside(partial(make_result, self._source, cell, outcome, judge))
+        judge = guard_check(judge_answer)
+        if len(reply.text) > _MAX_CHARS_JUDGED_IN_LOOP and self._settings.concurrency > 1:
+            return await asyncio.to_thread(make_result, self._source, cell, outcome, judge)
+        began_ns = self._client_clock.now_ns()
+        result = make_result(self._source, cell, outcome, judge)
+        self._client_clock.held_since(began_ns)
         return result
 
+    def _make_prefix(self, cell: Cell) -> str:
+        """The same for every attempt at a cell, another for every cell, repeat and run."""
+        key = repr(tuple(cell.key(self._target))).encode()
+        digest = hashlib.blake2b(key, key=self._run.salt).hexdigest()
+        # The part that differs comes first: nothing before it can be shared by a cache.
+        return f"[{digest[:_PREFIX_DIGITS]} request id]"
+
     async def ask_under_load(self, cell: Cell, client: int, due_ns: int, origin_ns: int) -> Result | None:
-        """Ask a cell that was due then, once: its record, unjudged; None where the money does not let it go out now."""
+        """Ask a cell that was due at `due_ns`, once, and do not judge it.
+
+        Returns None where the money does not allow the call now.
+        """
         if self._spending is not None and not self._spending.budget.is_open():
             return None
-        asked = await self._ask_turn(cell, self._call(cell.prompt, cell.prompt.max_tokens))
+        call = self._call(cell.prompt, cell.prompt.max_tokens)
+        answered = await self._ask_call(cell, call)
         self._run.in_flight.discard((self._target, cell.spending_key))
-        asked.cold_start, self._cold, asked.streamed = self._cold, self._warm, self._provider.streams
-        due_us, queued_us = (due_ns - origin_ns) // 1000, max(0, (asked.start_ns or due_ns) - due_ns) // 1000
-        gaps_us = [(later - sooner) // 1000 for sooner, later in pairwise(asked.stamps_ns)]
-        asked.load = Load(
+        reply = answered.reply
+        sent_ns = reply.start_ns or due_ns
+        queued_us = max(0, sent_ns - due_ns) // 1000
+        gaps_us = []
+        for earlier_ns, later_ns in pairwise(reply.piece_times_ns):
+            gaps_us.append((later_ns - earlier_ns) // 1000)
+        load = Load(
             client=client,
-            due_us=due_us,
+            due_us=(due_ns - origin_ns) // 1000,
             queued_us=queued_us,
             gaps_us=gaps_us,
-            first_share=None if asked.first_share is None else round(asked.first_share, 6),
+            first_share=None if reply.first_share is None else round(reply.first_share, 6),
         )
-        asked.total_ns = queued_us * 1000 + asked.e2e_ns
-        result = answered_result(self._source, cell, asked, None)
+        outcome = CellOutcome(
+            call=answered,
+            total_ns=queued_us * 1000 + answered.e2e_ns,
+            streamed=self._provider.streams,
+            cold_start=self._take_cold(),
+            load=load,
+        )
+        result = make_result(self._source, cell, outcome, judge=None)
         self._agenda.learn(result)
         return result
 
+    def _take_cold(self) -> bool | None:
+        """Whether this call finds the model unloaded; every later one finds it loaded."""
+        is_cold = self._cold
+        self._cold = self._is_cold_later()
+        return is_cold
+
+    def _is_cold_later(self) -> bool | None:
+        return False if self._provider.local else None
+
     async def _do_aside(self, work: Callable[[], T]) -> T:
-        """Work that waits for the judging process. One at a time: more would take all the threads there are."""
-        async with self._aside:
+        """Do work that waits for the judging process, in a thread.
+
+        One at a time: more would take all the threads there are.
+        """
+        async with self._judging_aside:
             try:
                 return await asyncio.to_thread(work)
             except asyncio.CancelledError:
@@ -239,152 +284,200 @@ class TargetRun:
                 self._run.judge.give_up()
                 raise
 
-    async def _play(self, spec: Mapping[str, Any], made: list[ToolInvocation], new: list[ToolInvocation]) -> list[str]:
-        """What the simulated world answers to the calls of one turn, `made` being all that it has answered before."""
+    async def _execute(
+        self,
+        world: Mapping[str, Any],
+        calls_before: list[ToolInvocation],
+        calls: list[ToolInvocation],
+    ) -> list[str]:
+        """What the simulated machine answers to the calls of one turn.
+
+        `calls_before` are all that it has answered in this task; these are added to it.
+        """
         answers: list[str] = []
-        for call in new:
+        for call in calls:
+            play = partial(self._run.judge.play, world, [*calls_before, call], 1)
             try:
-                answers += await self._do_aside(partial(self._run.judge.play, spec, [*made, call], 1))
+                answers += await self._do_aside(play)
             except NotInTime:
                 answers.append(_KILLED)
                 continue
-            except JudgingFault as fault:  # a bug in the world must not lose the turns before it
-                raise CallFailure("error", "exception", f"the simulated world: {fault}") from fault
-            made.append(call)
+            except JudgingFault as fault:  # must not lose the turns before it
+                message = f"the simulated world: {fault}"
+                raise CallFailure("error", "exception", message) from fault
+            calls_before.append(call)
         return answers
 
-    async def _ask_turn(self, cell: Cell, call: Call) -> Completion:
+    async def _ask_call(self, cell: Cell, call: Call) -> CallOutcome:
         """Ask until there is an answer, or until asking again cannot help or may not be done."""
-        run, now_ms = self._run, self._run.clock.wall_ns() // 1_000_000
         attempts: list[Attempt] = []
-        asked = Completion(started_at_ms=now_ms, ended_at_ms=now_ms, failure=_MONEY_SPENT)
-        key = (cell.prompt.suite, cell.prompt.id, cell.repeat)
-        while (tried := await self._attempt(key, call)) is not None:
-            asked, failure, wait_s = tried, tried.failure, None
-            if failure is None:
-                attempts.append(Attempt(status="ok", failure_type=None, e2e_ms=round(tried.e2e_ns / 1e6)))
+        last = None
+        while True:
+            tried = await self._attempt(cell.spending_key, call)
+            if tried is None:
+                break
+            last = tried
+            wait_s = None
+            if tried.failure is None:
                 self._answered_before = True
+            else:
+                wait_s = self._find_retry_wait_s(tried.failure, n_attempts=len(attempts) + 1)
+            attempts.append(self._describe_attempt(tried, wait_s))
+            if tried.failure is None or wait_s is None:
                 break
-            if self._spending is None or self._spending.budget.calls_left != 0:
-                n, jitter = len(attempts) + 1, run.rng.random()
-                wait_s = retry_wait_s(self._settings, failure, n, jitter, answered_before=self._answered_before)
-            words = bounded_error(self._source.redact, failure.message) if failure.message else None
-            # Statuses come from the table in `errors`.
-            told: Any = {"status": failure.status, "retry_after_s": failure.retry_after_s, "error": words}
-            told |= {"failure_type": failure.failure_type, "http_status": failure.http_status}
-            took_ms, waited_ms = round(tried.e2e_ns / 1e6), round((wait_s or 0.0) * 1000)
-            attempts.append(Attempt(e2e_ms=took_ms, waited_ms=waited_ms, **told))
-            if wait_s is None:
-                break
-            run.observer.retrying(self._target, cell.prompt, failure, wait_s)
-            where = {"suite": cell.prompt.suite, "prompt_id": cell.prompt.id, "repeat": cell.repeat}
-            why = {"failure_type": failure.failure_type, "wait_s": round(wait_s, 3)}
-            run.event("retry", self._target, **where, **why)
-            await run.clock.sleep(wait_s)
-        asked.attempts = attempts
-        return asked
+            self._report_retry(cell, tried.failure, wait_s)
+            await self._run.clock.sleep(wait_s)
+        if last is None:
+            return CallOutcome.not_sent(_MONEY_SPENT, self._run.now_ms())
+        return CallOutcome.of_attempt(last, attempts)
 
-    async def _attempt(self, key: SpendingKey, call: Call) -> Completion | None:
+    def _find_retry_wait_s(self, failure: CallFailure, n_attempts: int) -> float | None:
+        """How long to wait before the next attempt; None where there is to be none."""
+        if self._spending is not None and self._spending.budget.calls_left == 0:
+            return None
+        jitter = self._run.rng.random()
+        return retry_wait_s(self._settings, failure, n_attempts, jitter, answered_before=self._answered_before)
+
+    def _describe_attempt(self, tried: AttemptOutcome, wait_s: float | None) -> Attempt:
+        e2e_ms = round(tried.e2e_ns / 1e6)
+        failure = tried.failure
+        if failure is None:
+            return Attempt(status="ok", failure_type=None, e2e_ms=e2e_ms)
+        error = None
+        if failure.message:
+            error = bounded_error(self._source.redact, failure.message)
+        return Attempt(
+            status=failure.status,
+            failure_type=failure.failure_type,
+            e2e_ms=e2e_ms,
+            waited_ms=round((wait_s or 0.0) * 1000),
+            retry_after_s=failure.retry_after_s,
+            http_status=failure.http_status,
+            error=error,
+        )
+
+    def _report_retry(self, cell: Cell, failure: CallFailure, wait_s: float) -> None:
+        self._run.observer.retrying(self._target, cell.prompt, failure, wait_s)
+        self._run.event(
+            "retry",
+            self._target,
+            suite=cell.prompt.suite,
+            prompt_id=cell.prompt.id,
+            repeat=cell.repeat,
+            failure_type=failure.failure_type,
+            wait_s=round(wait_s, 3),
+        )
+
+    async def _attempt(self, key: SpendingKey, call: Call) -> AttemptOutcome | None:
         """One attempt, whatever came of it; None where the money for it is spent."""
         if self._spending is not None and not await self._spending.admit(key, call):
             return None
         if key != _WARM_UP:
             self._run.in_flight.add((self._target, key))
-        clock, client, timeline = self._run.clock, self._client, Timeline()
-        started_ms, began_ns, watched_ns = clock.wall_ns() // 1_000_000, clock.perf_ns(), client.now_ns()
-        slept_ns = suspended_ns()
-        failure = None
-        try:
-            texts = (call.system or "", call.prompt, *(message.content for message in call.messages))
-            if any("\0" in text for text in texts):
-                raise CallFailure("error", "invalid_prompt", "the prompt contains a NUL character")
-            async with asyncio.timeout(call.timeout_s) as deadline:
-                await self._provider.attempt(call, timeline)
-        except Exception as fault:  # the task boundary: a bug of ours or of a plug-in's must not lose the row
-            failure = _as_failure(fault)
-            # A timeout that is not our deadline's came out of somebody's code, as any other exception might.
-            if isinstance(fault, TimeoutError):
-                if deadline.expired():
-                    failure = CallFailure("error", "timeout", f"no complete answer within {call.timeout_s:g} s")
-            elif not isinstance(fault, CallFailure):
-                failure = client_limit(fault) or failure
+        clock = self._run.clock
+        client_clock = self._client_clock
+        timeline = Timeline()
+        started_at_ms = self._run.now_ms()
+        began_ns = clock.perf_ns()
+        watched_since_ns = client_clock.now_ns()
+        slept_before_ns = suspended_ns()
+        failure = await self._send(call, timeline)
         now_ns = clock.perf_ns()
         if failure is not None:
             # How far into an attempt a hold-up of ours can have made it fail.
-            waited_ns = round(call.timeout_s * 1e9) if failure.failure_type == "timeout" else 0
-            held_ns = client.largest_since(watched_ns + waited_ns)
-            failure = own_fault(failure, held_ns=held_ns, slept_ns=suspended_ns() - slept_ns) or failure
-        # Putting megabytes together, and reading the arguments of calls, would hold the loop.
-        is_light = timeline.n_chars <= LONG_CHARS
-        completion = timeline.fold(now_ns) if is_light else await asyncio.to_thread(timeline.fold, now_ns)
-        if not completion.started:
-            nothing_sent = failure is not None and failure.failure_type in ("api_key_missing", "invalid_prompt")
-            completion.e2e_ns = 0 if nothing_sent else now_ns - began_ns
+            waited_ns = 0
+            if failure.failure_type == "timeout":
+                waited_ns = round(call.timeout_s * 1e9)
+            held_ns = client_clock.largest_since(watched_since_ns + waited_ns)
+            slept_ns = suspended_ns() - slept_before_ns
+            failure = own_fault(failure, held_ns=held_ns, slept_ns=slept_ns) or failure
+        reply = await _fold(timeline, now_ns)
+        e2e_ns = reply.e2e_ns
+        if not reply.started:
+            is_sent = failure is None or failure.failure_type not in _NEVER_SENT
+            e2e_ns = now_ns - began_ns if is_sent else 0
         if self._spending is not None:
-            self._spending.settle(key, call, completion, failure)
-        completion.failure, completion.lag_ns = failure, client.largest_since(watched_ns)
-        completion.started_at_ms, completion.ended_at_ms = started_ms, started_ms + round(completion.e2e_ns / 1e6)
-        return completion
+            self._spending.settle(key, call, reply, failure)
+        return AttemptOutcome(
+            reply=reply,
+            failure=failure,
+            started_at_ms=started_at_ms,
+            e2e_ns=e2e_ns,
+            lag_ns=client_clock.largest_since(watched_since_ns),
+        )
+
+    async def _send(self, call: Call, timeline: Timeline) -> CallFailure | None:
+        """Have the provider make the call within its deadline; why there is no answer, if so."""
+        texts = [call.system or "", call.prompt]
+        texts += [message.content for message in call.messages]
+        if any("\0" in text for text in texts):
+            message = "the prompt contains a NUL character"
+            return CallFailure("error", "invalid_prompt", message)
+        try:
+            async with asyncio.timeout(call.timeout_s) as deadline:
+                await self._provider.attempt(call, timeline)
+        except CallFailure as failure:
+            return failure
+        except TimeoutError as fault:
+            # One that is not our deadline's came out of somebody's code, as any other might.
+            if not deadline.expired():
+                return _as_failure(fault)
+            message = f"no complete answer within {call.timeout_s:g} s"
+            return CallFailure("error", "timeout", message)
+        except Exception as fault:  # the task boundary: a bug must not lose the row
+            return client_limit(fault) or _as_failure(fault)
+        return None
 
     def _end_target(self, failure: CallFailure) -> None:
-        if self._ended_by is None:
-            self._ended_by = failure
-            self._run.observer.target_skipped(self._target, failure, self._agenda.n_untaken)
-            words = self._source.redact(failure.message)
-            self._run.event("skip", self._target, failure_type=failure.failure_type, error=words[:500])
+        """Ask nothing more of the target: its other cells are recorded as not asked."""
+        if self._ended_by is not None:
+            return
+        self._ended_by = failure
+        self._run.observer.target_skipped(self._target, failure, self._agenda.n_untaken)
+        error = self._source.redact(failure.message)[:_MAX_EVENT_ERROR_CHARS]
+        self._run.event("skip", self._target, failure_type=failure.failure_type, error=error)
 
     async def _warm_up(self) -> None:
         """One short call that loads the model. Recorded as an event, never as a result."""
         prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
         self._run.observer.call_started(self._target, prompt)
-        asked = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
-        if asked is None:
+        tried = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
+        if tried is None:
             return
-        cold, self._cold = self._cold, self._warm
-        ttft_ms = None if asked.ttft_ns is None else round(asked.ttft_ns / 1e6)
-        took = {"e2e_ms": round(asked.e2e_ns / 1e6), "ttft_ms": ttft_ms, "cold_start": cold}
-        failure_type = asked.failure.failure_type if asked.failure else None
-        if asked.failure is not None and failure_type in TARGET_ENDING:
-            self._end_target(asked.failure)
-        self._run.event("warm_up", self._target, **took, failure_type=failure_type)
+        is_cold = self._take_cold()
+        failure = tried.failure
+        if failure is not None and failure.failure_type in TARGET_ENDING:
+            self._end_target(failure)
+        ttft_ns = tried.reply.ttft_ns
+        self._run.event(
+            "warm_up",
+            self._target,
+            e2e_ms=round(tried.e2e_ns / 1e6),
+            ttft_ms=None if ttft_ns is None else round(ttft_ns / 1e6),
+            cold_start=is_cold,
+            failure_type=None if failure is None else failure.failure_type,
+        )
 
     def _call(self, prompt: Prompt, max_tokens: int | None = None) -> Call:
         return make_call(self._provider, self._target, self._settings, prompt, max_tokens)
 
 
-async def converse(
-    call: Call,
-    max_turns: int,
-    ask: Callable[[Call], Awaitable[Completion]],
-    execute: Callable[[list[ToolInvocation]], Awaitable[list[str]]],
-) -> Completion:
-    """Take the turns of a task until the model answers without a call, its turns are spent, or a turn fails for good.
-    `execute` answers the calls of one turn; a `CallFailure` from it ends the task as one from `ask` does. The calls of
-    the last turn are made too, although nobody reads their answers: what they do to the world counts. A call that is
-    only written in the text is not made."""
-    asked: list[Completion] = []
-    history: list[Turn] = []
-    transcript: list[TranscriptTurn] = []
-    failure = None
-    while failure is None and len(asked) < max_turns:
-        # A choice such as `required` is for the first turn: upheld, it would not let the model answer at all.
-        choice = None if asked else call.tool_choice
-        turn = await ask(dataclasses.replace(call, history=tuple(history), tool_choice=choice))
-        asked.append(turn)
-        if (failure := turn.failure) is not None:
-            break
-        calls = [msgspec.structs.replace(made, turn=len(asked)) for made in turn.native_calls]
-        try:
-            answers = await execute(calls) if calls else []
-        except CallFailure as fault:
-            failure, answers = fault, []
-        took: Any = {"output_tokens": turn.output_tokens, "e2e_ms": round(turn.e2e_ns / 1e6)}
-        transcript.append(TranscriptTurn(text=turn.text, calls=calls, answers=answers, **took))
-        if not calls:
-            break
-        if failure is None:
-            history.append(Turn(turn.text, tuple(calls), tuple(answers), turn.reasoning_text))
-    return join_turns(asked, failure, transcript)
+async def _fold(timeline: Timeline, now_ns: int) -> Reply:
+    """The reply; putting megabytes together, and reading the arguments of calls, would hold the loop."""
+    if timeline.n_chars <= LONG_CHARS:
+        return timeline.fold(now_ns)
+    return await asyncio.to_thread(timeline.fold, now_ns)
+
+
+def _with_prefix(prompt: Prompt, prefix: str) -> Prompt:
+    """The prompt with a line before the first text that is sent."""
+    if prompt.system:
+        return msgspec.structs.replace(prompt, system=f"{prefix}\n{prompt.system}")
+    if prompt.messages:
+        first, *others = prompt.messages
+        first = msgspec.structs.replace(first, content=f"{prefix}\n{first.content}")
+        return msgspec.structs.replace(prompt, messages=[first, *others])
+    return msgspec.structs.replace(prompt, prompt=f"{prefix}\n{prompt.prompt}")
 
 
 def _as_failure(fault: Exception) -> CallFailure:

@@ -20,7 +20,8 @@ from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import CapacityOptions, Price, Prompt, Slo, Target
 from clawgauge.runner.agenda import Cell, CostBudget, make_agenda
 from clawgauge.runner.clock import ClientClock
-from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.runner.context import Observer, RunContext
+from clawgauge.runner.target import TargetRun
 from support.plans import plan_of
 from support.rows import every_row
 

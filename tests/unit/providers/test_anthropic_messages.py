@@ -12,10 +12,11 @@ import pytest
 from clawgauge.config.providers import provider_settings
 from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, ProviderSettings, Turn, create_provider
-from clawgauge.providers.claude.messages import MessagesReader
+from clawgauge.providers.claude.messages import MessagesReader, SignedThinking
 from clawgauge.records import MadeCall, Message, ToolInvocation
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
 from support.messages_format import frames
 from support.rows import every_row
 from support.scripted_server import (
@@ -42,7 +43,7 @@ MESSAGES = (
 )
 
 
-def ask(server: ScriptedServer, **call: Any) -> tuple[Completion, CallFailure | None]:
+def ask(server: ScriptedServer, **call: Any) -> tuple[Reply, CallFailure | None]:
     return attempt("anthropic_messages", server.base_url, **call)
 
 
@@ -115,7 +116,7 @@ def test_signed_thinking_goes_back_with_its_calls(server: ScriptedServer, stream
             first = Timeline()
             await provider.attempt(asked, first)
             seen = first.fold(0)
-            turn = Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text)
+            turn = Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay)
             await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
     asyncio.run(run())
@@ -126,7 +127,7 @@ def test_signed_thinking_goes_back_with_its_calls(server: ScriptedServer, stream
 
 
 def test_every_block_of_thinking_goes_back_under_its_own_signature(server: ScriptedServer) -> None:
-    """However many were signed before; and a text of nothing but white space, which the API refuses, does not."""
+    """A text of nothing but white space, which the API refuses, does not."""
     blocks = [{"type": "thinking", "thinking": word, "signature": word * 2} for word in "AB"]
     deltas = [
         {"type": f"{kind}_delta", kind: block[kind]} for block in blocks for kind in ("thinking", "signature")
@@ -143,12 +144,10 @@ def test_every_block_of_thinking_goes_back_under_its_own_signature(server: Scrip
             await provider.attempt(asked, Timeline())
             await provider.attempt(asked, first)
             seen, made = first.fold(0), ToolInvocation(name="exec", arguments={}, channel="native")
-            turn = Turn(seen.text, (made,), ("ok",), seen.reasoning_text)
+            turn = Turn(seen.text, (made,), ("ok",), seen.reasoning_text, seen.replay)
             await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clawgauge.providers.claude.messages._MAX_SIGNED", 1)
-        asyncio.run(run())
+    asyncio.run(run())
     assert server.calls[2].json["messages"][1]["content"][:-1] == blocks
 
 
@@ -239,18 +238,77 @@ def test_the_key_goes_to_its_vendor_and_where_the_same_environment_points(
     assert found.base_url == (address or environ.get("ANTHROPIC_BASE_URL"))
 
 
-def test_a_thousand_signatures_are_remembered_once() -> None:
-    """A stream may sign as often as it likes: what is kept of it grows with the stream, and has an end."""
-    signed: dict[str, list[tuple[str, str]]] = {}
-    for thought, kept in (("t", 1), ("t" * 1_000, 0)):
-        reader = MessagesReader(Timeline(), "m", signed)
-        for n in range(1_000):
-            for delta in (
-                {"type": "thinking_delta", "thinking": thought},
-                {"type": "signature_delta", "signature": "s"},
-            ):
-                event = {"type": "content_block_delta", "index": n, "delta": delta}
-                reader.event(0, b"", msgspec.json.encode(event))
-        reader.event(0, b"", b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}')
-        assert [len(blocks) for blocks in signed.values()] == [1_000] * kept
-        signed.clear()
+def signed_turn(thinking: str, signature: str) -> bytes:
+    """A reply that thinks, signs its thinking and calls a tool."""
+    deltas = [
+        {"type": "thinking_delta", "thinking": thinking},
+        {"type": "signature_delta", "signature": signature},
+    ]
+    events = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    call = {"type": "tool_use", "id": "t1", "name": "exec", "input": {}}
+    events.append({"type": "content_block_start", "index": 1, "content_block": call})
+    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}})
+    events.append({"type": "message_stop"})
+    return b"".join(map(named_event, events))
+
+
+def test_a_task_gets_its_own_signature_back_though_all_thoughts_look_alike(server: ScriptedServer) -> None:
+    """The API may show nothing of what it thought: then two tasks have the same thinking and two signatures."""
+    server.script(SseBytes(signed_turn("", "first")), SseBytes(signed_turn("", "second")))
+    asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="low")
+
+    async def run() -> None:
+        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+            turns = []
+            for _ in range(2):
+                timeline = Timeline()
+                await provider.attempt(asked, timeline)
+                seen = timeline.fold(0)
+                turns.append(Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay))
+            for turn in turns:
+                await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
+
+    asyncio.run(run())
+    sent_back = [call.json["messages"][1]["content"][0] for call in server.calls[2:]]
+    assert [block["signature"] for block in sent_back] == ["first", "second"]
+
+
+def test_redacted_thinking_goes_back_as_it_came(server: ScriptedServer) -> None:
+    """What the API thought and does not show it wants back unchanged."""
+    redacted = {"type": "redacted_thinking", "data": "b3BhcXVl"}
+    start = named_event({"type": "content_block_start", "index": 0, "content_block": redacted})
+    server.script(SseBytes(start + signed_turn("a look", "s")))
+    asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="low")
+
+    async def run() -> None:
+        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+            timeline = Timeline()
+            await provider.attempt(asked, timeline)
+            seen = timeline.fold(0)
+            turn = Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay)
+            await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
+
+    asyncio.run(run())
+    said = server.calls[1].json["messages"][1]["content"]
+    assert said[0] == redacted
+    assert said[1] == {"type": "thinking", "thinking": "a look", "signature": "s"}
+
+
+@pytest.mark.parametrize(("thought", "is_kept"), [("t", True), ("t" * 1_000, False)])
+def test_thinking_that_is_signed_a_thousand_times_is_bounded(thought: str, is_kept: bool) -> None:
+    """A stream may sign as often as it likes: what goes back has an end."""
+    timeline = Timeline()
+    reader = MessagesReader(timeline, "m")
+    for n in range(1_000):
+        for delta in (
+            {"type": "thinking_delta", "thinking": thought},
+            {"type": "signature_delta", "signature": "s"},
+        ):
+            event = {"type": "content_block_delta", "index": n, "delta": delta}
+            reader.event(0, b"", msgspec.json.encode(event))
+    reader.event(0, b"", b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}')
+    replay = timeline.fold(0).replay
+    if is_kept:
+        assert isinstance(replay, SignedThinking) and len(replay.blocks) == 1_000
+    else:
+        assert replay is None

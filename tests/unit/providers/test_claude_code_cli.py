@@ -12,17 +12,17 @@ import pytest
 
 from clawgauge.child_processes.child import GRACE_S
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, ProviderSettings
 from clawgauge.providers.claude.provider import ClaudeCodeCli
 from clawgauge.records import MadeCall, Message
-from clawgauge.timeline import Completion
 from support.fake_claude import install_fake_claude
 from support.waiting import growing_deadlines
 from unit.providers.claude_calls import SeenCall, environment, is_gone, kind_of, write_program
 from unit.providers.observed import attempt
 
 
-def ask(bin_dir: Path, *, environ: dict[str, str] | None = None, **call: Any) -> tuple[Completion, CallFailure | None]:
+def ask(bin_dir: Path, *, environ: dict[str, str] | None = None, **call: Any) -> tuple[Reply, CallFailure | None]:
     """One attempt as the runner makes it, with `bin_dir` on PATH."""
     given = {"environ": environ or environment(bin_dir)}
     return attempt("claude_code_cli", "", settings=given, **call)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.providers.claude import provider as claude_provider
 from clawgauge.providers.claude.provider import report_answers
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
 from clawgauge.world import tool_definitions
 from clawgauge.world.mcp import LoggedCall
 from support.fake_claude import FakeClaude, install_fake_claude
@@ -41,12 +42,12 @@ TEXT_EVENTS: list[dict[str, Any]] = [
 ]
 
 
-def ask(bin_dir: Path, **call: Any) -> tuple[Completion, CallFailure | None]:
+def ask(bin_dir: Path, **call: Any) -> tuple[Reply, CallFailure | None]:
     given = {"environ": environment(bin_dir)}
     return attempt("claude_code_cli", "", settings=given, **{"tools": [WEATHER], **call})
 
 
-def ask_task(bin_dir: Path, **call: Any) -> tuple[Completion, CallFailure | None]:
+def ask_task(bin_dir: Path, **call: Any) -> tuple[Reply, CallFailure | None]:
     return ask(bin_dir, **{"tools": tool_definitions(["read", "exec"]), "world": WORLD, "max_turns": 4, **call})
 
 

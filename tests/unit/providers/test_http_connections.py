@@ -17,14 +17,16 @@ import pytest
 import uvloop
 
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, Provider, ProviderSettings, create_provider
 from clawgauge.providers.http import server as http_server
-from clawgauge.providers.http.reply import Reply as HttpReply
+from clawgauge.providers.http.reply import HttpReply
 from clawgauge.providers.http.server import HttpClient
 from clawgauge.providers.openai.chat import ChatReader
-from clawgauge.timeline import Completion, Timeline
+from clawgauge.timeline import Timeline
+from support import scripted_server
 from support.http_exchange import Exchange
-from support.scripted_server import RawBytes, Reply, ScriptedServer, SseBytes, Text
+from support.scripted_server import RawBytes, ScriptedServer, SseBytes, Text
 from support.waiting import FOREVER_S, growing_deadlines, happening
 from unit.providers.observed import attempt
 
@@ -39,15 +41,13 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
         yield running
 
 
-async def ask(provider: Provider, **call: object) -> Completion:
+async def ask(provider: Provider, **call: object) -> Reply:
     timeline = Timeline()
     await provider.attempt(Call(**{"model": "scripted-model", "prompt": "hi", **call}), timeline)  # type: ignore[arg-type]
     return timeline.fold(time.perf_counter_ns())
 
 
-async def ask_in_turn(
-    url: str, n_calls: int, settled: Callable[[int], object] = lambda n_asked: True
-) -> list[Completion]:
+async def ask_in_turn(url: str, n_calls: int, settled: Callable[[int], object] = lambda n_asked: True) -> list[Reply]:
     """So many calls over one client, each after the other, once the one before has `settled`."""
     given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=url)
     done = []
@@ -255,7 +255,7 @@ def test_a_prompt_larger_than_the_socket_takes_arrives_whole(server: ScriptedSer
     """Megabytes of prompt are sent as they are, and answered."""
     prompt = "long " * 1_000_000
 
-    async def one() -> Completion:
+    async def one() -> Reply:
         given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=server.v1_url)
         async with create_provider(given) as provider:
             return await ask(provider, prompt=prompt)
@@ -300,7 +300,7 @@ def test_many_calls_at_once_are_all_read(server: ScriptedServer, runner: asyncio
     """Replies that come in the same moment are read one after another, each whole and in its own time."""
     server.reply_with(Text("one two three", first_delay_s=0.05))
 
-    async def all_at_once() -> list[Completion]:
+    async def all_at_once() -> list[Reply]:
         given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=server.v1_url, concurrency=48)
         async with create_provider(given) as provider:
             return list(await asyncio.gather(*(ask(provider) for _ in range(48))))
@@ -348,7 +348,7 @@ def test_the_certificates_are_read_once() -> None:
     ids=["answer", "error", "stalled error", "cut", "garbage", "closed"],
 )
 def test_a_proxy_is_used_where_the_environment_names_one(
-    reply: Reply, failure_type: str | None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    reply: scripted_server.Reply, failure_type: str | None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call to another machine goes through HTTP_PROXY, timed from a connected socket, and fails by the same names."""
     monkeypatch.setenv("http_proxy", server.base_url)

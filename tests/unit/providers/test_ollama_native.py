@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import CallFailure
+from clawgauge.outcomes import Reply
 from clawgauge.providers.base import ProviderSettings, Turn, create_provider
 from clawgauge.records import MadeCall, Message, ToolInvocation
-from clawgauge.timeline import Completion
 from support.command import clawgauge, write_suite
 from support.ollama_format import InstalledModel
 from support.rows import every_row
@@ -21,7 +21,7 @@ from unit.providers.observed import attempt
 TOOLS = [{"type": "function", "function": {"name": "exec", "parameters": {"type": "object"}}}]
 
 
-def ask(server: ScriptedServer, **call: Any) -> tuple[Completion, CallFailure | None]:
+def ask(server: ScriptedServer, **call: Any) -> tuple[Reply, CallFailure | None]:
     return attempt("ollama", server.base_url, **call)
 
 

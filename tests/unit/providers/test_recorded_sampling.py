@@ -17,7 +17,8 @@ from clawgauge.providers.embedded.provider import Embedded
 from clawgauge.records import Message, Prompt, Target
 from clawgauge.runner.agenda import Agenda, OpenCells
 from clawgauge.runner.clock import ClientClock
-from clawgauge.runner.target import Observer, RunContext, TargetRun
+from clawgauge.runner.context import Observer, RunContext
+from clawgauge.runner.target import TargetRun
 from support.fake_claude import install_fake_claude
 from support.plans import plan_of
 from support.scripted_server import ScriptedServer

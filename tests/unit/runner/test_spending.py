@@ -12,13 +12,14 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
+from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, create_provider
 from clawgauge.records import Price, Prompt, Target
 from clawgauge.runner.agenda import CostBudget, make_agenda
 from clawgauge.runner.attempts import Spending
 from clawgauge.runner.clock import ClientClock, Clock
-from clawgauge.runner.target import Observer, RunContext, TargetRun
-from clawgauge.timeline import Completion
+from clawgauge.runner.context import Observer, RunContext
+from clawgauge.runner.target import TargetRun
 from support.command import read_records
 from support.plans import plan_of
 from support.rows import every_row
@@ -152,7 +153,7 @@ def test_thinking_that_comes_on_top_of_the_answer_is_foreseen() -> None:
         provider = create_provider(ProviderSettings("a", "anthropic_messages", "http://127.0.0.1:1"))
         budget = CostBudget(1_000.0)
         spending, call = Spending(budget, PRICE, provider.most_output), Call("m", "x", None, level, max_tokens=100)
-        spending.settle(("s", "p", 0), call, Completion(input_tokens=1, output_tokens=1), None)
+        spending.settle(("s", "p", 0), call, Reply(input_tokens=1, output_tokens=1), None)
         await spending.admit(("s", "p", 1), call)
         return budget.held["s", "p", 1]
 

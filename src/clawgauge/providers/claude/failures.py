@@ -9,7 +9,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from clawgauge.errors import CallFailure
+from clawgauge.errors import CallFailure, Status
 from clawgauge.providers.claude.stream import ClaudeStream, ResultLine, number
 
 ERROR_CHARS = 2000
@@ -57,6 +57,7 @@ def _classify(stream: ClaudeStream, words: str, model: str) -> CallFailure | Non
     status, retryable, wait_s = result.api_error_status, False, None
     if status is None and (opening := _OPENING_STATUS.match(words)):
         status = int(opening[1])
+    named: tuple[Status, str]
     code = next((code for code in _SYSTEM_CODE.findall(words) if code in _SYSTEM_CODES), None)
     if result.api_error in _LIMIT_ERRORS or (limit is not None and (status == 429 or kind == "rate_limit")):
         named = ("rate_limited", "usage_limit")
@@ -69,7 +70,11 @@ def _classify(stream: ClaudeStream, words: str, model: str) -> CallFailure | Non
     elif status is not None:
         # A status after the reply had begun is that of an error event inside a stream which itself came with a 200.
         inside = stream.reply_open and (status == 429 or status >= 500)
-        availability = "rate_limited" if status == 429 else "auth_error" if status in (401, 403) else "error"
+        availability: Status = "error"
+        if status == 429:
+            availability = "rate_limited"
+        elif status in (401, 403):
+            availability = "auth_error"
         named = (availability, "stream_error" if inside else f"http_{status}")
         # An answer that had begun is paid for and kept; only a rate limit is worth asking again.
         retryable = status == 429 or (status >= 500 and not inside)

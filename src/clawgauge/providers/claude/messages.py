@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -18,51 +18,72 @@ from clawgauge.providers.openai.chat import EventReader
 # How many tokens of thinking a level may take; they come on top of those of the answer.
 _BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-_MAX_SIGNED, _MAX_SIGNED_CHARS = 1_024, 1 << 18
-Signed: TypeAlias = dict[str, list[tuple[str, str]]]
+# More than any reply thinks; what is beyond is not kept, and thinking is off for the rest of a task.
+_MAX_THINKING_CHARS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class SignedThinking:
+    """The thinking of one reply, as content blocks under the API's own signatures.
+
+    The API goes on after a tool call only from thinking that it knows as its own.
+    """
+
+    blocks: tuple[Mapping[str, str], ...]
 
 
 @dataclass(slots=True)
 class MessagesReader(EventReader):
-    """Feeds one reply to a sink, and its signed thinking to `signed`."""
+    """Feeds one reply to a sink."""
 
     _decoder = msgspec.json.Decoder(ApiEvent)
     _protocol = "a reply of the Messages API"
     _last_word = "message_stop"
 
-    _signed: Signed
     _stream: ClaudeStream = field(init=False)
     _thinking: list[str] = field(init=False, default_factory=list)
-    _blocks: list[tuple[str, str]] = field(init=False, default_factory=list)
+    _thinking_blocks: list[Mapping[str, str]] = field(init=False, default_factory=list)
+    _n_thinking_chars: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._stream = ClaudeStream(self.sink, started_ns=0)
 
     def _take(self, at_ns: int, name: bytes, event: ApiEvent, data: bytes) -> bool:
-        kind = event.type = event.type or name.decode("utf-8", "replace")
-        if kind == "error":
+        event.type = event.type or name.decode("utf-8", "replace")
+        if event.type == "error":
             raise stream_failure(decode_lenient(data))
         self._stream.take_event(at_ns, event)
-        self._keep_signed(event.delta or Block())
-        if kind == "message_delta":
+        if event.content_block is not None:
+            self._collect_redacted_thinking(event.content_block)
+        if event.delta is not None:
+            self._collect_thinking(event.delta)
+        if event.type == "message_delta":
             self._ended = event.delta is not None and event.delta.stop_reason is not None
             self._stream.report_usage()
-            self._remember_signed()
-        return kind == "message_stop" and self._ended
+            self._report_thinking()
+        return event.type == "message_stop" and self._ended
 
-    def _keep_signed(self, block: Block) -> None:
-        self._thinking.append(block.thinking or "")
+    def _collect_thinking(self, block: Block) -> None:
+        """Thinking comes in pieces, and its signature closes the block."""
+        if block.thinking:
+            self._thinking.append(block.thinking)
         if block.signature:
-            self._blocks.append(("".join(self._thinking), block.signature))
+            thinking = "".join(self._thinking)
             self._thinking.clear()
+            self._add_block(type="thinking", thinking=thinking, signature=block.signature)
 
-    def _remember_signed(self) -> None:
+    def _collect_redacted_thinking(self, block: Block) -> None:
+        if block.type == "redacted_thinking" and block.data:
+            self._add_block(type="redacted_thinking", data=block.data)
+
+    def _add_block(self, **block: str) -> None:
+        self._thinking_blocks.append(block)
+        self._n_thinking_chars += sum(map(len, block.values()))
+
+    def _report_thinking(self) -> None:
         """Once for all blocks of a reply: a stream may have as many as it likes."""
-        blocks, self._blocks = self._blocks, []
-        if blocks and sum(len(thought) + len(signature) for thought, signature in blocks) <= _MAX_SIGNED_CHARS:
-            self._signed["".join(thought for thought, _ in blocks)] = blocks
-            if len(self._signed) > _MAX_SIGNED:
-                del self._signed[next(iter(self._signed))]
+        if self._thinking_blocks and self._n_thinking_chars <= _MAX_THINKING_CHARS:
+            self.sink.replay(SignedThinking(tuple(self._thinking_blocks)))
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -74,8 +95,9 @@ class MessagesReader(EventReader):
         message = fit(Message, reply)
         self._stream.take_message(at_ns, AssistantLine(message=message))
         for block in message.content:
-            self._keep_signed(block)
-        self._remember_signed()
+            self._collect_redacted_thinking(block)
+            self._collect_thinking(block)
+        self._report_thinking()
         self._stream.report_usage()
         self._stream.finish(message.stop_reason or "end_turn")
 
@@ -95,8 +117,6 @@ class MessagesServer(HttpServer):
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self.base_url = self.base_url.removesuffix("/v1")
-        # By all that a reply thought: the API goes on after a call only from thinking that it knows as its own.
-        self._signed: Signed = {}
 
     def _thinking_budget(self, call: Call) -> int | None:
         """How many tokens of thinking are sent with a call; None where thinking is not asked, or the API has none."""
@@ -104,14 +124,7 @@ class MessagesServer(HttpServer):
         if budget is None:
             return None
         is_forced = bool(call.tools) and call.tool_choice not in (None, "auto", "none")
-        return None if is_forced or self._goes_on_unsigned(call) else budget
-
-    def _goes_on_unsigned(self, call: Call) -> bool:
-        """Whether the last that was said are calls whose thinking the API did not sign."""
-        if call.history:
-            return call.history[-1].reasoning not in self._signed
-        ends_with_calls = bool(call.messages) and not call.prompt and call.messages[-1].role != "user"
-        return ends_with_calls and "" not in self._signed
+        return None if is_forced or _continues_unsigned_calls(call) else budget
 
     def sampling(self, call: Call) -> Sampling:
         wished = Sampling(
@@ -141,7 +154,7 @@ class MessagesServer(HttpServer):
             "model": call.model,
             "system": call.system or None,
             "stream": call.stream,
-            "messages": self._messages(said, with_thinking=bool(budget)),
+            "messages": _messages(said, with_thinking=budget is not None),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
             "thinking": {"type": "enabled", "budget_tokens": budget} if budget else None,
@@ -149,27 +162,35 @@ class MessagesServer(HttpServer):
             "tool_choice": choice if call.tools and call.tool_choice else None,
             "output_config": {"format": schema} if schema else None,
         }
-        await self._post("/v1/messages", body, call, MessagesReader(sink, call.model, self._signed))
+        await self._post("/v1/messages", body, call, MessagesReader(sink, call.model))
 
-    def _messages(self, said: list[str | PastTurn], *, with_thinking: bool) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = []
 
-        def say(role: str, *blocks: dict[str, Any]) -> None:
-            """Roles take turns: what one says in a row is one message."""
-            if not messages or messages[-1]["role"] != role:
-                messages.append({"role": role, "content": []})
-            messages[-1]["content"] += blocks
+def _continues_unsigned_calls(call: Call) -> bool:
+    """Whether the model is to go on from calls whose thinking the API did not sign."""
+    if call.history:
+        return not isinstance(call.history[-1].replay, SignedThinking)
+    return bool(call.messages) and not call.prompt and call.messages[-1].role != "user"
 
-        for turn in said:
-            if isinstance(turn, str):
-                say("user", {"type": "text", "text": turn})
-                continue
-            for thought, signature in self._signed.get(turn.reasoning, ()) if with_thinking else ():
-                say("assistant", {"type": "thinking", "thinking": thought, "signature": signature})
-            if turn.text.strip():
-                say("assistant", {"type": "text", "text": turn.text})
-            for one in turn.calls:
-                say("assistant", {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments})
-            for one in turn.calls:
-                say("user", {"type": "tool_result", "tool_use_id": one.id, "content": one.answer})
-        return messages
+
+def _messages(said: list[str | PastTurn], *, with_thinking: bool) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+
+    def say(role: str, *blocks: dict[str, Any]) -> None:
+        """Roles take turns: what one says in a row is one message."""
+        if not messages or messages[-1]["role"] != role:
+            messages.append({"role": role, "content": []})
+        messages[-1]["content"] += blocks
+
+    for turn in said:
+        if isinstance(turn, str):
+            say("user", {"type": "text", "text": turn})
+            continue
+        if with_thinking and isinstance(turn.replay, SignedThinking):
+            say("assistant", *map(dict, turn.replay.blocks))
+        if turn.text.strip():
+            say("assistant", {"type": "text", "text": turn.text})
+        for one in turn.calls:
+            say("assistant", {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments})
+        for one in turn.calls:
+            say("user", {"type": "tool_result", "tool_use_id": one.id, "content": one.answer})
+    return messages

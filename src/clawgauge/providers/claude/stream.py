@@ -25,6 +25,8 @@ class Block(msgspec.Struct):
     thinking: str | None = None
     partial_json: str | None = None
     signature: str | None = None
+    data: str | None = None
+    """Of redacted thinking: what it was, for the API alone to read."""
     stop_reason: str | None = None
     id: str | None = None
     name: str | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.http.reply import SLICE_BYTES, Reader, Reply
+from clawgauge.providers.http.reply import SLICE_BYTES, HttpReply, Reader
 
 # How long reading, and the judging it leads to, may keep the loop from its sockets in one turn.
 _SLICE_NS = 400_000
@@ -58,7 +58,7 @@ class Wire(asyncio.Protocol):
     _transport: asyncio.Transport | None = None
     # The call under way, None where there is none, and its reply, which stays when it is over.
     _done: asyncio.Future[None] | None = None
-    _reply: Reply | None = None
+    _reply: HttpReply | None = None
     _waiting: asyncio.TimerHandle | None = None
     _n_unread = 0
     _paused = _out_of_turn = False
@@ -99,7 +99,7 @@ class Wire(asyncio.Protocol):
         """Send `request` and start the clock. Raises `OSError` where the connection takes none of it."""
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
-        self._reply, self._waiting, self._words_until_s = Reply(reader), None, words_until_s
+        self._reply, self._waiting, self._words_until_s = HttpReply(reader), None, words_until_s
         done, n_sent = self._loop.create_future(), 0
         sent_ns = time.perf_counter_ns()
         if self._socket is not None:
@@ -163,7 +163,7 @@ class Wire(asyncio.Protocol):
                 self._end(*self._lost)
         return done is not None and self._done is None
 
-    def _read(self, reply: Reply, at_ns: int, data: bytes) -> None:
+    def _read(self, reply: HttpReply, at_ns: int, data: bytes) -> None:
         try:
             reply.feed(at_ns, data)
         except CallFailure as failure:
@@ -180,7 +180,7 @@ class Wire(asyncio.Protocol):
                 until_s = now_s + DRAIN_S if reply.is_answered else min(now_s + WORDS_S, self._words_until_s)
                 self._waiting = self._loop.call_at(until_s, self._fail, reply, None, "its end did not come")
 
-    def _fail(self, reply: Reply, at_ns: int | None, why: CallFailure | str) -> None:
+    def _fail(self, reply: HttpReply, at_ns: int | None, why: CallFailure | str) -> None:
         """What came last is no reply; an answer that was whole before stays one, and a refusal a refusal."""
         if not reply.is_complete:
             self.abort()

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from clawgauge.client_limits import client_limit
-from clawgauge.errors import CallFailure
+from clawgauge.errors import CallFailure, Status
 
 MAX_VALUES = 250_000
 # Python turns no more than 4,300 digits into an integer, and nothing we read has more than a few.
@@ -28,7 +28,7 @@ _MAX_DIGITS = 100
 S = TypeVar("S", bound=msgspec.Struct)
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 CONNECT_TIMEOUT_S = 10.0
-_SKIPPED = "skipped_unavailable"
+_SKIPPED: Status = "skipped_unavailable"
 ERROR_TEXT_CHARS = 2000
 _CONTEXT_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "prompt_too_long", "string_above_max_length"}
@@ -121,7 +121,9 @@ def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, m
     codes = _codes(error, "code", "type")
     # A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways.
     about_it = status == 404 or (status == 400 and bool(model) and model in message)
-    kind, failure_type, retryable = "error", f"http_{status}", status >= 500
+    kind: Status = "error"
+    failure_type = f"http_{status}"
+    retryable = status >= 500
     if status in (401, 403):
         kind = "auth_error"
     elif status == 429:

@@ -120,7 +120,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class Reply:
+class HttpReply:
     """One HTTP reply: framed, decompressed, capped, told apart. Raises `CallFailure` where it is no answer. `feed` it
     what comes over the connection. It `is_answered` once the reader has all it wants, and `is_complete` where its
     framing ends. While it is `behind`, it has more to read of what it was fed: feed it nothing until it has."""

@@ -25,11 +25,11 @@ from aiohappyeyeballs import AddrInfoType
 from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
-from clawgauge.errors import CallFailure, ConfigError
+from clawgauge.errors import CallFailure, ConfigError, Status
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, is_vendor
 from clawgauge.providers.http.connection import ReadingDesk, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, decode_lenient, transport_failure
-from clawgauge.providers.http.reply import Reader, Reply
+from clawgauge.providers.http.reply import HttpReply, Reader
 from clawgauge.proxies import find_proxy, is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
 from clawgauge.secrets import public_address, public_settings
@@ -104,7 +104,7 @@ class HttpClient:
         except CallFailure as failure:
             if (status := failure.http_status) is None:
                 raise
-            kind = "auth_error" if status in (401, 403) else "error"
+            kind: Status = "auth_error" if status in (401, 403) else "error"
             place = url.removeprefix(self.base_url).removeprefix(self.base_url.removesuffix("/v1"))
             words = f"the server answered {status} to {place}"
             raise CallFailure(kind, f"http_{status}", words, http_status=status) from failure
@@ -258,7 +258,7 @@ class _Opening(asyncio.Protocol):
         lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *(f"{k}: {v}" for k, v in headers.items())]
         self._request = "\r\n".join([*lines, "", ""]).encode()
         self.opened: asyncio.Future[None] = loop.create_future()
-        self._reply = Reply(_Whole())
+        self._reply = HttpReply(_Whole())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).write(self._request)

@@ -1,0 +1,84 @@
+"""What all targets of a run share, and who is notified of its progress."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from clawgauge.errors import CallFailure
+from clawgauge.journal.folder import RunFolder
+from clawgauge.plan import Plan
+from clawgauge.records import Event, Prompt, Result, Target
+from clawgauge.runner.agenda import Agenda, CostBudget, SpendingKey
+from clawgauge.runner.clock import Clock
+from clawgauge.runner.judging import Judge
+
+
+class Observer(AbstractContextManager["Observer"]):
+    """Is notified of all that happens in a run, and does nothing.
+
+    The base of the progress displays, and of what tests watch a run with.
+    """
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def target_started(self, target: Target, n_cells: int) -> None:
+        """The first of `n_cells` cells of a target is about to be asked."""
+
+    def call_started(self, target: Target, prompt: Prompt) -> None:
+        """A prompt is about to be sent."""
+
+    def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
+        """An attempt failed in a way that may pass; the next one is made after `wait_s`."""
+
+    def recorded(self, target: Target, result: Result) -> None:
+        """A result is on disk."""
+
+    def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
+        """The other `n_cells` cells of a target are not asked, because of `failure`."""
+
+    def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
+        """A rule ended the asking of a target; `event` and `detail` are recorded of it."""
+
+    def target_finished(self, target: Target) -> None:
+        """Every cell of a target has its record."""
+
+    def calls_given_up(self, n_calls: int) -> None:
+        """The run ended with this many calls in flight, or answered and not on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all targets of a run share beside its plan."""
+
+    plan: Plan
+    folder: RunFolder
+    observer: Observer
+    clock: Clock = field(default_factory=Clock)
+    cost: CostBudget | None = None
+    """What the whole run may spend; None where that is not limited."""
+    rng: random.Random = field(default_factory=random.Random)
+    salt: bytes = field(default_factory=partial(secrets.token_bytes, 16))
+    """Makes the unique prefixes of this run differ from those of every other."""
+    judge: Judge = field(default_factory=Judge)
+    in_flight: set[tuple[Target, SpendingKey]] = field(default_factory=set)
+    """The cells of which something was sent and whose result is not yet with the folder."""
+
+    def now_ms(self) -> int:
+        return self.clock.wall_ns() // 1_000_000
+
+    def event(self, name: str, target: Target | None, **detail: object) -> None:
+        """Write an event, of one target or of the whole run, into events.jsonl."""
+        label = None if target is None else target.label
+        self.folder.event(Event(event=name, at_ms=self.now_ms(), target=label, detail=detail))
+
+    def report_stops(self, target: Target, agenda: Agenda) -> None:
+        """Record by which rules the asking of a target was ended early, and notify the observer."""
+        for outcome in agenda.outcomes():
+            self.event(outcome.event, target, **outcome.detail)
+            self.observer.stopped(target, outcome.event, outcome.detail)
