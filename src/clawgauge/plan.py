@@ -19,17 +19,15 @@ from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
 from clawgauge.prices import Price, load_prices, vendor_of
-from clawgauge.providers.base import EMBEDDED_MODEL, Provider, ProviderSettings, create_provider
+from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.readings import readings
 from clawgauge.records import CapacityOptions, Job, Prompt, PromptKey, SuiteInfo, Target, share_contexts
+from clawgauge.registry import EMBEDDED_MODEL, PROVIDER_TYPES, find_type
 from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
 from clawgauge.words import plural
 from clawgauge.world import can_run
-
-# This one says itself what a call cost, once it is made.
-REPORTING_TYPE = "claude_code_cli"
 
 
 @dataclass(slots=True)
@@ -175,9 +173,11 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
             tell(f"no target named: taking {plural(len(found), 'chat model')} of Ollama at {probe.address}")
         else:
             tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
-        for name, vendor in (("openai_responses", "OpenAI"), ("anthropic_messages", "Anthropic")):
-            if (paid := plan.providers[name]).api_key:
-                tell(f"{paid.api_key_env} is set: add {vendor} with -t {name}:MODEL (costs money)")
+        for name, provider_type in PROVIDER_TYPES.items():
+            paid = plan.providers[name]
+            if provider_type.vendor is not None and provider_type.suggested_model and paid.api_key:
+                title = provider_type.vendor.title
+                tell(f"{paid.api_key_env} is set: add {title} with -t {name}:MODEL (costs money)")
         if shutil.which("claude", path=plan.environ.get("PATH", "")):
             tell("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
         return apply_patterns([*map(TargetPattern, found or [Target("embedded", EMBEDDED_MODEL)]), *patterns], {})
@@ -243,7 +243,7 @@ def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
             told.append(f"{name} takes no {' and no '.join(refused)}: not sent")
         if target.thinking_level is not None and not provider.takes_thinking:
             told.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
-        if fitted > 1 and settings.max_cost_usd is not None and provider.settings.type == REPORTING_TYPE:
+        if fitted > 1 and settings.max_cost_usd is not None and find_type(provider.settings.type).reports_cost:
             told.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
     for line in dict.fromkeys(told):
         tell(line)
@@ -269,7 +269,7 @@ def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
         elif provider.local and not settings.get("api_key_env"):
             # Who asks for a key may pass calls on to someone who charges for them.
             free.add(target)
-        elif settings.get("type") != REPORTING_TYPE:
+        elif not find_type(str(settings.get("type"))).reports_cost:
             unpriced.append(target.label)
     if plan.settings.max_cost_usd is not None and unpriced:
         what = f"--max-cost cannot be kept: the price of {', '.join(unpriced)} is not known"

@@ -20,7 +20,7 @@ from clawgauge.cli.files import configured_runs_dir
 from clawgauge.cli.process import DONE
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal import list_runs
-from clawgauge.providers.base import EMBEDDED_MODEL
+from clawgauge.registry import EMBEDDED_MODEL
 from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 

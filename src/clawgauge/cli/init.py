@@ -21,15 +21,13 @@ from clawgauge.config.local_servers import local_servers
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable, place_of, read_trusted, write_trusted
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import EMBEDDED_MODEL
 from clawgauge.records import ProviderProbe
+from clawgauge.registry import EMBEDDED_MODEL, PROVIDER_TYPES
 from clawgauge.words import list_names, plural
 
 _MAX_TARGETS = 8
 # A printable text in JSON is a string of TOML as well.
 _quoted = partial(json.dumps, ensure_ascii=False)
-_HAIKU = "claude-haiku-4-5"
-_PAID = {"openai_responses": "gpt-5-mini", "anthropic_messages": _HAIKU, "claude_code_cli": _HAIKU}
 _REST = """\
 # suites = ["core", "native_tools"]    # without it: some prompts of every kind
 # repeats = 3                          # ask each prompt so many times
@@ -71,7 +69,10 @@ def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, P
     listed = [(name, model) for name, probe in found.items() for model in probe.models if model.kind == "chat"]
     free = {*servers, "ollama_openai"}
     local = [f"{name}:{model.name}" for name, model in listed if name in free and model.name.isprintable()]
-    paid = [f"{provider}:{model}" for provider, model in _PAID.items() if provider in found]
+    paid = []
+    for name, provider_type in PROVIDER_TYPES.items():
+        if provider_type.suggested_model is not None and name in found:
+            paid.append(f"{name}:{provider_type.suggested_model}")
     lines = ["# What `clawgauge run` does when nothing else is said. An option on the command line wins.", "", "[run]"]
     named = local[:_MAX_TARGETS] or [f"embedded:{EMBEDDED_MODEL}"]
     lines += ["targets = [", *(f"  {_quoted(target)}," for target in named)]

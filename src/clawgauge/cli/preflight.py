@@ -25,6 +25,7 @@ from clawgauge.prices import host_of
 from clawgauge.providers.base import ProviderSettings, create_provider, unknown_provider
 from clawgauge.proxies import is_loopback
 from clawgauge.records import THINKING_LEVELS, ProviderProbe, Target
+from clawgauge.registry import find_type
 from clawgauge.reports.clean import clean_cell
 from clawgauge.suites.draw import estimate_tokens
 from clawgauge.words import format_bytes, list_names, plural
@@ -36,8 +37,6 @@ _PROBE_S, _LOOK_UP_S = 5.0, 2.0
 # A server may list ten thousand names; to see which are alike takes time for each.
 _MAX_COMPARED = 1000
 _SLIP, _NAMED = 0.85, 4
-# The claude CLI lists no models, and Ollama's own protocol those of `ollama_openai` again.
-_NOT_LISTING = ("claude_code_cli", "ollama")
 # What the record of a long answer takes, and the rest of a run folder.
 _BYTES_PER_CALL, _BYTES_BESIDE = 16 << 10, 16 << 20
 
@@ -70,7 +69,10 @@ async def find_providers(texts: Sequence[str], settings: Mapping[str, ProviderSe
     unknown = {text: first for text, first in firsts.items() if first not in settings}
     near = {text: difflib.get_close_matches(first, settings, cutoff=_SLIP) for text, first in unknown.items()}
     slips = {text for text in unknown if ":" in text and near[text]}
-    listing = [one for one in settings.values() if one.unusable is None and one.name not in _NOT_LISTING]
+    listing = []
+    for setting in settings.values():
+        if setting.unusable is None and find_type(setting.name).finds_models:
+            listing.append(setting)
     probes = await probe_all(listing) if unknown.keys() - slips else []
     lists = {probe.provider: [model.name for model in probe.models] for probe in probes}
     every = {name: f"{provider}:{name}" for provider, names in lists.items() for name in names}

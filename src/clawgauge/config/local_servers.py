@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import BUILT_IN, CHAT_SERVER_ADDRESSES
+from clawgauge.registry import CHAT_SERVER_ADDRESSES, PROVIDER_TYPES
 
 VARIABLE = "CLAWGAUGE_LOCAL_SERVERS"
 NOWHERE = "none"
@@ -31,7 +31,7 @@ def local_servers(environ: Mapping[str, str]) -> dict[str, str]:
     servers: dict[str, str] = {}
     for entry in text.split(","):
         name, _, address = entry.strip().partition("=")
-        is_free_name = _SERVER_NAME.fullmatch(name) is not None and name not in BUILT_IN
+        is_free_name = _SERVER_NAME.fullmatch(name) is not None and name not in PROVIDER_TYPES
         if not is_free_name or name in servers or not is_http_address(address):
             raise ConfigError(
                 f"{VARIABLE} is not a list of servers: give NAME=ADDRESS, separated by commas, like "

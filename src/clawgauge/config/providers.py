@@ -12,12 +12,12 @@ from clawgauge.config import local_servers
 from clawgauge.config.settings import Configuration, ProviderTable
 from clawgauge.environment import secrets_of_address, secrets_of_settings, secrets_of_variable
 from clawgauge.errors import ConfigError, TargetError
-from clawgauge.providers.base import BUILT_IN, ProviderSettings, is_vendor, provider_types, unknown_provider
+from clawgauge.providers.base import ProviderSettings, provider_types, unknown_provider
 from clawgauge.records import THINKING_LEVELS, Target
+from clawgauge.registry import OLLAMA_PORT, PROVIDER_TYPES, find_type
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
-_VENDORS = {"anthropic_messages": "anthropic", "openai_chat": "openai", "openai_responses": "openai"}
 _PASSED_ON = ("extra_body", "command", "chat_template_file", "context", "keep_alive")
 _MIN_CHARS = 6
 Tell: TypeAlias = Callable[[str], None]
@@ -32,7 +32,9 @@ def provider_settings(
     own, withheld = configuration.providers, configuration.withheld["providers"]
     types = {table.type or name for name, table in own.items()}
     wanted = None if named is None else types | (set(named) - set(own) - withheld)
-    known = list(BUILT_IN) if wanted is not None and wanted <= set(BUILT_IN) else provider_types()
+    known = list(PROVIDER_TYPES)
+    if wanted is None or not wanted <= set(PROVIDER_TYPES):
+        known = provider_types()
     tables = {**{name: ProviderTable() for name in known}, **own}
     settings = {name: _settings(name, table, known, environ, tell) for name, table in tables.items()}
     for name in withheld:
@@ -55,33 +57,51 @@ def _settings(name: str, table: ProviderTable, known: list[str], environ: Enviro
     if table.keep_alive is not None and kind != "ollama":
         raise ConfigError(f'{place}: keep_alive is for Ollama\'s own API, type = "ollama"; {kind} takes none')
     base_url, unusable = _find_address(name, kind, table, environ)
-    # A vendor's key goes to the vendor, and to where the same environment points: a chat server of the user's own takes
-    # OpenAI's if it is set. An address from a file gets the key that its table names, or none.
-    vendor = _VENDORS.get(kind, "")
-    takes_key = bool(vendor) and (table.base_url is None or is_vendor(vendor, table.base_url))
-    if kind == "openai_chat":
-        has_own_address = name != kind or table.base_url is not None
-        is_in_environment = bool(environ.get("OPENAI_BASE_URL", "").strip()) and base_url is not None
-        takes_key = is_in_environment and not has_own_address and bool(environ.get("OPENAI_API_KEY"))
-    key_env = table.api_key_env or (f"{vendor.upper()}_API_KEY" if takes_key else None)
+    key_env = table.api_key_env or _find_key_variable(name, kind, table, environ, base_url)
     extra = {name: getattr(table, name) for name in _PASSED_ON} | {"local": bool(table.local)}
     key = environ.get(key_env, "").strip() or None if key_env else None
     return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, tell=tell, unusable=unusable)
 
 
+def _find_key_variable(
+    name: str, kind: str, table: ProviderTable, environ: Environ, base_url: str | None
+) -> str | None:
+    """The vendor's variable, where its key may be sent to this provider.
+
+    A vendor's key goes to the vendor, and to where the same environment points: a chat server of
+    the user's own takes OpenAI's if it is set. An address from a file gets the key that its table
+    names, or none.
+    """
+    provider_type = find_type(kind)
+    vendor = provider_type.vendor
+    if vendor is None or not provider_type.uses_vendor_variables:
+        return None
+    if provider_type.is_any_server:
+        has_own_address = name != kind or table.base_url is not None
+        is_in_environment = bool(environ.get(vendor.address_variable, "").strip()) and base_url is not None
+        if has_own_address or not is_in_environment or not environ.get(vendor.key_variable):
+            return None
+    elif table.base_url is not None and not vendor.is_address(table.base_url):
+        return None
+    return vendor.key_variable
+
+
 def _find_address(name: str, kind: str, table: ProviderTable, environ: Environ) -> tuple[str | None, str | None]:
     """The address, and why there is none to be had: a bad variable is the trouble of those who need it alone."""
     address = table.base_url
-    if not address and kind in ("ollama", "ollama_openai"):
+    provider_type = find_type(kind)
+    vendor = provider_type.vendor
+    if not address and provider_type.is_ollama:
         try:
             address = ollama_base_url(environ)
         except ConfigError as fault:
             return None, str(fault)
-    elif not address and kind in _VENDORS:
-        address = environ.get(f"{_VENDORS[kind].upper()}_BASE_URL", "").strip()
-        if not address and kind == "openai_chat" and name != kind:
+    elif not address and vendor is not None and provider_type.uses_vendor_variables:
+        address = environ.get(vendor.address_variable, "").strip()
+        if not address and provider_type.is_any_server and name != kind:
             raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
-        if not address and kind == "openai_chat" and environ.get(local_servers.VARIABLE, "").strip():
+        is_list_replaced = bool(environ.get(local_servers.VARIABLE, "").strip())
+        if not address and provider_type.is_any_server and is_list_replaced:
             return _find_replaced_default(environ)
     if not address:
         return None, None
@@ -120,7 +140,7 @@ def ollama_base_url(environ: Environ) -> str | None:
     # A server told to listen everywhere is reached on this machine.
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
     name = everywhere.get(parts.hostname or "", parts.hostname or "")
-    port = asked_port or (443 if parts.scheme == "https" else 11434)
+    port = asked_port or (443 if parts.scheme == "https" else OLLAMA_PORT)
     return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}{parts.path.rstrip('/')}/v1"
 
 

@@ -31,10 +31,11 @@ from clawgauge.json_limits import find_excess
 from clawgauge.outcomes import CallOutcome, CellOutcome
 from clawgauge.plan import Plan
 from clawgauge.prices import host_of
-from clawgauge.providers.base import BUILT_IN, Call, Provider, ProviderSettings, Sampling, Sink, create_provider
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, create_provider
 from clawgauge.proxies import is_loopback
 from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
 from clawgauge.records.result import as_count
+from clawgauge.registry import PROVIDER_TYPES
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
 from clawgauge.runner.context import Observer
@@ -96,7 +97,7 @@ def _make_twin(facts: wire.Facts, settings: ProviderSettings) -> Provider | None
     """A provider of the same built-in type with the same `extra_body`, which is asked nothing but what it would send;
     None for a type that is not known here."""
     kind = str(facts.described.get("type"))
-    if kind not in BUILT_IN:
+    if kind not in PROVIDER_TYPES:
         return None
     extra_body = facts.described.get("extra_body")
     extra = {"extra_body": extra_body} if isinstance(extra_body, dict) else {}

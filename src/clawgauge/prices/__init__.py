@@ -17,13 +17,11 @@ from clawgauge.errors import ConfigError
 from clawgauge.proxies import is_loopback
 from clawgauge.records import Price as Price
 from clawgauge.records import RunConfig, Target
+from clawgauge.registry import Location, ProviderType, find_type, find_vendor
 from clawgauge.small_file import read_toml
 
 _BUILTIN = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000
-_VENDORS = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
-_LOCAL_TYPES = frozenset({"ollama", "ollama_openai", "embedded"})
-_HTTP_TYPES = frozenset({"anthropic_messages", "openai_responses", "openai_chat"})
 
 
 class Tokens(NamedTuple):
@@ -85,24 +83,30 @@ def host_of(address: object) -> str:
 
 def vendor_of(settings: Mapping[str, Any]) -> str | None:
     """Whose price list a provider is billed by. A server at another address may charge anything, or nothing."""
-    if settings.get("type") not in _HTTP_TYPES:
+    if not _type_of(settings).is_billed_by_address:
         return None
-    return _VENDORS.get(host_of(settings.get("base_url")))
+    vendor = find_vendor(host_of(settings.get("base_url")))
+    return None if vendor is None else vendor.name
 
 
 def is_local(settings: Mapping[str, Any]) -> bool:
     """Whether a provider runs on the user's own machine or network, by its type or its address."""
-    if settings.get("type") == "claude_code_cli":
+    location = _type_of(settings).location
+    if location is Location.REMOTE:
         return False
     host = host_of(settings.get("base_url"))
     if not host:
-        return settings.get("type") in _LOCAL_TYPES
+        return location is Location.LOCAL
     if is_loopback(host) or host.endswith(".local"):
         return True
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return False
+
+
+def _type_of(settings: Mapping[str, Any]) -> ProviderType:
+    return find_type(str(settings.get("type")))
 
 
 def is_free(settings: Mapping[str, Any]) -> bool:

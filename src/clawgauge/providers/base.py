@@ -1,7 +1,8 @@
 """The whole contract between the runner and a provider: one attempt at one call; and how a provider is found by name.
 
-A plug-in, found through the `clawgauge.providers` entry points, is an equal. The table of those of this package only
-spares the common case a search through every installed package, which takes longer than all else a dry run does."""
+A plug-in, found through the `clawgauge.providers` entry points, is an equal. Those of this package are in `registry`,
+which spares the common case a search through every installed package: that takes longer than all else a dry run does.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
 from clawgauge.records import Message, ModelInfo, Prompt, ProviderProbe, RunOptions, Target, ToolInvocation
+from clawgauge.registry import PROVIDER_TYPES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "clawgauge.providers"
-BUILT_IN = {
-    "anthropic_messages": "claude.messages:MessagesServer",
-    "claude_code_cli": "claude.provider:ClaudeCodeCli", "embedded": "embedded.provider:Embedded",
-    "ollama": "ollama:OllamaNative", "ollama_openai": "ollama:Ollama",
-    "openai_chat": "openai.chat:ChatServer", "openai_responses": "openai.responses:ResponsesServer",
-}  # fmt: skip
-"""The types of this package, and where in this room the class of each is."""
-# The model that comes along, as `embedded` calls it.
-EMBEDDED_MODEL = "smollm2-135m"
-# Where servers on the user's machine listen unless they are told otherwise. This is the only list of such addresses:
-# `config/local_servers.py` says who looks at them, and how a user names others.
-OLLAMA_ADDRESS = "http://localhost:11434/v1"
-CHAT_SERVER_ADDRESSES = {
-    "llamacpp": "http://localhost:8080/v1",
-    "lmstudio": "http://localhost:1234/v1",
-    "vllm": "http://localhost:8000/v1",
-}
-# Matched against the whole text of an address, so that no two readers can see two hosts in it.
-_VENDOR_ADDRESSES = {
-    vendor: re.compile(rf"https://{re.escape(host)}(?::443)?(?:/[\w./-]*)?", re.IGNORECASE | re.ASCII)
-    for vendor, host in (("openai", "api.openai.com"), ("anthropic", "api.anthropic.com"))
-}
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
-
-
-def is_vendor(vendor: str, address: str) -> bool:
-    """Whether an address is plainly a vendor's own, and so may be given the key that is meant for it."""
-    return _VENDOR_ADDRESSES[vendor].fullmatch(address) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,22 +374,33 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def provider_types() -> list[str]:
-    return sorted({*BUILT_IN, *_entries()})
+    """The names of all provider types, those of plug-ins included."""
+    return sorted({*PROVIDER_TYPES, *_entries()})
 
 
 def create_provider(settings: ProviderSettings) -> Provider:
-    """Load the provider's module, which listing names does not, and make it. `ConfigError` where it cannot be had."""
+    """Load the provider's module, which listing names does not, and make it.
+
+    Raises `ConfigError` where it cannot be had.
+    """
     if settings.unusable is not None:
         raise ConfigError(settings.unusable)
-    create = settings.make
-    if create is None and settings.type in BUILT_IN:
-        module, _, name = BUILT_IN[settings.type].partition(":")
-        create = getattr(import_module(f"clawgauge.providers.{module}"), name)
-    elif create is None and settings.type in _entries():
-        create = _entries()[settings.type].load()
-    if create is None:
+    return _find_factory(settings)(settings)
+
+
+def _find_factory(settings: ProviderSettings) -> Callable[[ProviderSettings], Provider]:
+    if settings.make is not None:
+        return settings.make
+    built_in = PROVIDER_TYPES.get(settings.type)
+    if built_in is not None:
+        module, _, class_name = built_in.factory.partition(":")
+        factory: Callable[[ProviderSettings], Provider] = getattr(import_module(module), class_name)
+        return factory
+    plug_in = _entries().get(settings.type)
+    if plug_in is None:
         raise ConfigError(unknown_provider(settings.type, provider_types()))
-    return create(settings)
+    loaded: Callable[[ProviderSettings], Provider] = plug_in.load()
+    return loaded
 
 
 def unknown_provider(name: str, known: list[str]) -> str:

@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import OLLAMA_ADDRESS, Call, Provider, ProviderSettings, Sampling, Sink
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.http.errors import decode_lenient
+from clawgauge.providers.http.events import EventReader, arguments_text, report_counts
 from clawgauge.providers.http.server import apply_extra_body, label, listed_models
-from clawgauge.providers.openai.chat import ChatServer, Delta, EventReader, arguments_text, chat_messages, report_counts
+from clawgauge.providers.openai.chat import ChatServer, Delta, chat_messages
 from clawgauge.proxies import is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
+from clawgauge.registry import PROVIDER_TYPES
 from clawgauge.secrets import public_address
 from clawgauge.words import format_bytes, plural
 
@@ -39,7 +41,7 @@ class Ollama(ChatServer):
     local = True
     # `prompt_eval_count` is what was read anew: 0 for a prompt that is all in the cache.
     counts_cached_input = False
-    default_base_url = OLLAMA_ADDRESS
+    default_base_url = PROVIDER_TYPES["ollama_openai"].default_address
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
@@ -167,7 +169,8 @@ class OllamaReader(EventReader):
         self._ended, told = True, decode_lenient(data) or {}
         reason = label(told.get("done_reason")) or "stop"
         self.sink.finish("tool_calls" if self._n_calls and reason == "stop" else reason)
-        self.input_tokens = report_counts(self.sink, told, "prompt_eval_count", "eval_count").get("input_tokens", 0)
+        counts = report_counts(self.sink, told, "prompt_eval_count", "eval_count")
+        self.input_tokens = counts.input_tokens or 0
         if (model := label(told.get("model"))) is not None:
             self.sink.note(model_reported=model)
         total_ns = as_count(told.get("total_duration"))

@@ -14,6 +14,7 @@ import msgspec
 from clawgauge.prices import Price, PriceTable, Tokens, cost_usd, host_of, is_free, is_local, settings_of
 from clawgauge.proxies import is_loopback
 from clawgauge.records import GroupSummary, Job, ModelInfo, PromptKey, RunConfig, Target
+from clawgauge.registry import Location, find_type
 from clawgauge.run_data import Row, Run, read_schedule
 from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats.proportions import Cluster
@@ -76,8 +77,9 @@ class Evidence:
     @property
     def fails_with(self) -> str:
         """The machine or vendor whose outage would take this model with it, as far as an address tells."""
-        if self.provider_type == "claude_code_cli":
-            return "anthropic.com"
+        provider_type = find_type(self.provider_type)
+        if provider_type.location is Location.REMOTE and provider_type.vendor is not None:
+            return provider_type.vendor.domain
         host = host_of(self.settings.get("base_url"))
         if is_loopback(host) or (not host and self.local):
             return "this machine"
@@ -179,7 +181,7 @@ def _evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTable) 
 
 def plain_model(kind: str, model: str) -> str:
     """A model's name as its provider knows it: to Ollama `llama3.2` and `llama3.2:latest` are one."""
-    return model.removesuffix(":latest") if kind in ("ollama", "ollama_openai") else model
+    return model.removesuffix(":latest") if find_type(kind).is_ollama else model
 
 
 def mean_or_none(costs: Sequence[float | None]) -> float | None:

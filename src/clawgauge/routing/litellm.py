@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from clawgauge.prices import vendor_of
+from clawgauge.registry import find_type
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence
 from clawgauge.stats.quantiles import samples_needed
@@ -16,9 +17,6 @@ from clawgauge.words import format_ms
 TIMEOUT_FACTOR = 2.0
 MIN_TIMEOUT_S = 5
 # LiteLLM puts a variable's value in the place of any text that begins so, and knows no escape.
-# `openai/` is LiteLLM's word for any server that speaks OpenAI's protocol at `api_base`.
-_PREFIXES = dict.fromkeys(("ollama_openai", "openai_chat"), "openai/") | {"openai_responses": "openai/responses/"}
-_PREFIXES |= {"anthropic_messages": "anthropic/", "ollama": "ollama_chat/"}
 _REFERENCE = "os.environ/"
 
 
@@ -43,7 +41,8 @@ def litellm_config(decision: Decision) -> Routing:
             n_success = evidence.group.n_success
             timed = f"timeout {timeout_s} s ({rule}; p99 of the answers {format_ms(p99_ms)}{thin}, n={n_success})"
         key_env = evidence.settings.get("api_key_env")
-        if evidence.provider_type == "openai_chat" or vendor_of(evidence.settings) is None:
+        is_any_server = find_type(evidence.provider_type).is_any_server
+        if is_any_server or vendor_of(evidence.settings) is None:
             routing.notes += address_notes(evidence.label, params["api_base"], key_env)
         entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
         why = f"{timed}; {cite(evidence)}"
@@ -64,11 +63,12 @@ def litellm_config(decision: Decision) -> Routing:
 
 
 def _params(evidence: Evidence) -> dict[str, Any] | None:
-    kind, model, settings = evidence.provider_type, evidence.target.model, evidence.settings
+    settings = evidence.settings
+    prefix = find_type(evidence.provider_type).litellm_prefix
     address = settings.get("base_url")
-    if kind not in _PREFIXES or not isinstance(address, str):
+    if prefix is None or not isinstance(address, str):
         return None
-    params: dict[str, Any] = {"model": f"{_PREFIXES[kind]}{model}", "api_base": address}
+    params: dict[str, Any] = {"model": f"{prefix}{evidence.target.model}", "api_base": address}
     key_env = settings.get("api_key_env")
     params["api_key"] = f"{_REFERENCE}{key_env}" if key_env else "none"
     if evidence.target.thinking_level:

@@ -17,6 +17,7 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
 from clawgauge.prices import vendor_of
 from clawgauge.records import CapacitySummary
+from clawgauge.registry import ANTHROPIC, VENDORS, find_type
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
@@ -29,8 +30,7 @@ from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
-_APIS = dict.fromkeys(("ollama_openai", "openai_chat"), "openai-completions") | {"ollama": "ollama"}
-_APIS |= {"anthropic_messages": "anthropic-messages", "openai_responses": "openai-responses"}
+_OPENCLAW_PROVIDERS = frozenset(vendor.name for vendor in VENDORS)
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 # OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}` stands for itself.
 _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
@@ -135,22 +135,33 @@ def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tupl
 
 
 def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[str]) -> Route | None:
-    kind, model, reported = evidence.provider_type, evidence.target.model, evidence.model_reported
+    """How OpenClaw reaches a model; None where it cannot.
+
+    `names` are those by which the user's configuration knows models.
+    """
+    kind = evidence.provider_type
+    provider_type = find_type(kind)
+    model = evidence.target.model
     if kind == "claude_code_cli":
         # What answered, where the name that was asked for is short for it (`opus`).
+        reported = evidence.model_reported
         answered = reported if reported and model in reported else model
-        return Route(evidence, "anthropic", answered, None, runtime="claude-cli")
-    address, key_env = evidence.settings.get("base_url"), evidence.settings.get("api_key_env")
-    if kind not in _APIS or not isinstance(address, str):
+        return Route(evidence, ANTHROPIC.name, answered, None, runtime="claude-cli")
+    address = evidence.settings.get("base_url")
+    if provider_type.openclaw_api is None or not isinstance(address, str):
         return None
-    vendor = vendor_of(evidence.settings)
-    if (kind, vendor) in (("openai_responses", "openai"), ("anthropic_messages", "anthropic")):
-        return Route(evidence, str(vendor), model, None)
+    vendor = provider_type.vendor
+    billed_by = vendor_of(evidence.settings)
+    if provider_type.openclaw_vendor and vendor is not None and vendor.name == billed_by:
+        return Route(evidence, vendor.name, model, None)
     provider_id = _provider_id(evidence, provider_ids)
-    plain = plain_model(kind, model)
-    spellings = [model, *({plain, f"{plain}:latest"} if kind in ("ollama", "ollama_openai") else ())]
-    known = (one for one in spellings if one in names or f"{provider_id}/{one}" in names)
-    declared: dict[str, Any] = {"baseUrl": address, "api": _APIS[kind]}
+    spellings = [model]
+    if provider_type.is_ollama:
+        plain = plain_model(kind, model)
+        spellings += [plain, f"{plain}:latest"]
+    known = (name for name in spellings if name in names or f"{provider_id}/{name}" in names)
+    declared: dict[str, Any] = {"baseUrl": address, "api": provider_type.openclaw_api}
+    key_env = evidence.settings.get("api_key_env")
     if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
         declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
     elif evidence.local:
@@ -163,9 +174,9 @@ def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
     name = evidence.target.provider
     if name not in taken:
         plain = _ODD.sub("-", name.lower()).strip("-") or "provider"
-        wanted = "ollama" if name in ("ollama", "ollama_openai") else plain
+        wanted = "ollama" if find_type(name).is_ollama else plain
         provider_id, number = wanted, 2
-        while provider_id in taken.values() or provider_id in ("openai", "anthropic"):
+        while provider_id in taken.values() or provider_id in _OPENCLAW_PROVIDERS:
             provider_id, number = f"{wanted}-{number}", number + 1
         taken[name] = provider_id
     return taken[name]

@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 
 from clawgauge.records import ClockTrust, Event, Resources, Target, ToolUse
+from clawgauge.registry import find_type
 from clawgauge.run_data.schedule import Stop, convert_detail
 from clawgauge.summary.groups import Ending, Group
 from clawgauge.words import plural, word_unasked
 
 _CUT_BY_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens"})
 _MAX_RECORD_WARNINGS = 5
-_KEY_VARIABLES = {"openai_responses": "OPENAI_API_KEY", "claude_code_cli": "ANTHROPIC_API_KEY"}
-_ALIKE = {"ollama": "ollama_openai"}
-_ADDRESSES = {"ollama": "http://localhost:11434", "ollama_openai": "http://localhost:11434/v1"}
 # By the kind of provider and for every one; and violations in words.
 _HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text("utf-8"))
 
@@ -137,11 +135,15 @@ def find_hint(failure_type: str, target: Target, settings: Mapping[str, Any]) ->
     """What to do about `failure_type`; `settings` is the provider's entry in config.json."""
     provider = target.provider
     kind = str(settings.get("type") or provider)
-    hints = _HINTS["every"] | _HINTS.get(_ALIKE.get(kind, kind), {})
+    provider_type = find_type(kind)
+    hints = _HINTS["every"] | _HINTS.get("ollama" if provider_type.is_ollama else kind, {})
     coded = failure_type[: len("http_4")] if failure_type.startswith("http_") else failure_type
     if (template := hints.get(failure_type, hints.get(coded))) is None:
         return None
-    address = settings.get("base_url") or _ADDRESSES.get(kind)
-    key = settings.get("api_key_env") or _KEY_VARIABLES.get(kind) or f"the API key of {provider}"
+    address = settings.get("base_url") or provider_type.default_address
+    key = settings.get("api_key_env")
+    if not key and provider_type.vendor is not None and not provider_type.is_any_server:
+        key = provider_type.vendor.key_variable
+    key = key or f"the API key of {provider}"
     at = f" at {address}" if address else ""
     return str(template).format(provider=provider, model=target.model, at_address=at, key_variable=key)

@@ -10,8 +10,9 @@ import pytest
 from clawgauge.config.providers import find_secrets, ollama_base_url, provider_settings
 from clawgauge.config.settings import OPTIONS, Configuration, make_settings, read_configuration
 from clawgauge.errors import ConfigError
-from clawgauge.providers.base import BUILT_IN, ProviderSettings, provider_types
+from clawgauge.providers.base import ProviderSettings, provider_types
 from clawgauge.records import Option, RunOptions
+from clawgauge.registry import PROVIDER_TYPES
 from support.rows import every_row
 
 
@@ -111,8 +112,8 @@ def test_plug_ins_are_looked_for_only_where_one_may_be_meant() -> None:
     def settings(*named: str) -> set[str]:
         return set(provider_settings(Configuration(), {}, lambda line: None, named=named))
 
-    assert settings("embedded") == settings("no_such_thing") == set(BUILT_IN)
-    assert set(BUILT_IN) <= set(provider_types())
+    assert settings("embedded") == settings("no_such_thing") == set(PROVIDER_TYPES)
+    assert set(PROVIDER_TYPES) <= set(provider_types())
 
 
 @every_row(

@@ -12,8 +12,9 @@ from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, PastTurn, ProviderSettings, Sampling, Sink, conversation
 from clawgauge.providers.claude.stream import ApiEvent, AssistantLine, Block, ClaudeStream, Message
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
+from clawgauge.providers.http.events import EventReader
 from clawgauge.providers.http.server import HttpServer, apply_extra_body
-from clawgauge.providers.openai.chat import EventReader
+from clawgauge.registry import PROVIDER_TYPES
 
 # How many tokens of thinking a level may take; they come on top of those of the answer.
 _BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
@@ -108,7 +109,7 @@ def _tool(function: dict[str, Any]) -> dict[str, Any]:
 
 
 class MessagesServer(HttpServer):
-    default_base_url = "https://api.anthropic.com"
+    default_base_url = PROVIDER_TYPES["anthropic_messages"].default_address
     models_path = "/v1/models"
     own_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
     key_header, key_format = "x-api-key", "{}"

@@ -28,10 +28,11 @@ from clawgauge.child_processes.child import DESCRIPTORS, Child, ChildCommand, ca
 from clawgauge.client_limits import client_limit
 from clawgauge.environment import with_proxies
 from clawgauge.errors import CallFailure, MachineError
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, is_vendor
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.records import ProviderProbe
+from clawgauge.registry import ANTHROPIC
 from clawgauge.world.mcp import SERVER_NAME, LoggedCall, read_log
 
 PROGRAM_NAME = "claude"
@@ -185,7 +186,7 @@ def base_environment(settings: ProviderSettings) -> dict[str, str]:
         if settings.environ.get(switch):
             allowed_prefixes.extend(prefixes)
     env = with_proxies(environ, allowed_prefixes=tuple(allowed_prefixes))
-    if settings.base_url and not is_vendor("anthropic", settings.base_url):
+    if settings.base_url and not ANTHROPIC.is_address(settings.base_url):
         env = with_proxies(env, allowed_prefixes=())
         env.pop(_HEADERS_VARIABLE, None)
         env["ANTHROPIC_API_KEY"] = NO_KEY

@@ -23,11 +23,12 @@ from clawgauge.child_processes.child import Child, ChildCommand, capture, runnin
 from clawgauge.client_limits import client_limit
 from clawgauge.environment import needed_environment, with_proxies
 from clawgauge.errors import CallFailure, ConfigError
-from clawgauge.providers.base import EMBEDDED_MODEL, Call, Provider, ProviderSettings, Sampling, Sink
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.http.server import apply_extra_body
 from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import EMBEDDED_CONTEXT, NO_TEMPLATE, TOOLS_DROPPED, ModelInfo, ProviderProbe
+from clawgauge.registry import EMBEDDED_MODEL
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 

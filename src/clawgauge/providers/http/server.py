@@ -26,12 +26,13 @@ from yarl import URL
 
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError, Status
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, is_vendor
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.http.connection import ReadingDesk, Wire
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, decode_lenient, transport_failure
 from clawgauge.providers.http.reply import HttpReply, Reader
 from clawgauge.proxies import find_proxy, is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
+from clawgauge.registry import OPENAI
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
 
@@ -383,7 +384,7 @@ class HttpServer(Provider):
         address, detail = public_address(self.base_url), plural(len(models), "model")
         if not models:
             detail = "it answers, but lists no models: which it has is not checked"
-        elif self.settings.api_key and not is_vendor("openai", self.base_url):
+        elif self.settings.api_key and not OPENAI.is_address(self.base_url):
             detail += "; whether calls take the key is not checked"
         return ProviderProbe(provider=self.name, reachable=True, address=address, detail=detail, models=models)
 

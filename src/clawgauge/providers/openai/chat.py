@@ -1,104 +1,19 @@
-"""Chat completions, and what other protocols have in common with them: odd events, counts."""
+"""Chat completions: a call as its messages, the streamed pieces, the whole reply, and the provider."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from clawgauge.errors import CallFailure
-from clawgauge.providers.base import CHAT_SERVER_ADDRESSES, Call, PastCall, Sink, conversation
-from clawgauge.providers.http.errors import MAX_VALUES, decode_lenient, fit, refuse_crowded, stream_failure
+from clawgauge.providers.base import Call, Sink, conversation
+from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
+from clawgauge.providers.http.events import EventReader, arguments_text, report_counts, sent_arguments
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.records import MAX_TOKENS
+from clawgauge.registry import PROVIDER_TYPES
 
 _MAX_ID_CHARS = 200
-
-
-@dataclass(slots=True)
-class EventReader:
-    """Reads the events of one protocol, the odd ones as far as they can be, and knows a stream that had no other."""
-
-    _decoder: ClassVar[msgspec.json.Decoder[Any]]
-    _protocol: ClassVar[str]
-    _last_word: ClassVar[str]
-    # Whether `[DONE]` ends a stream that has not said why it stopped.
-    _done_ends: ClassVar[bool] = False
-    by_line: ClassVar[bool] = False
-
-    sink: Sink
-    model: str
-    _ended: bool = field(init=False, default=False)
-    _read_any: bool = field(init=False, default=False)
-    _unread: bytes = field(init=False, default=b"")
-
-    def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
-        if data[:1] != b"{" and data.strip() == b"[DONE]":
-            # The stream says that it is over: it must have held something of the protocol.
-            if self._unread and not self._read_any:
-                raise self._not_the_protocol(self._unread)
-            return self._ended or self._done_ends
-        if len(data) > MAX_VALUES:
-            refuse_crowded(data)
-        try:
-            event = self._decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            fields = decode_lenient(data)
-            if fields is None and name != b"error":
-                self._unread = self._unread or data
-                return False
-            event = fit(self._decoder.type, fields or {})
-        if event.error is not None or name == b"error":
-            raise stream_failure(event.error or decode_lenient(data) or data.decode("utf-8", "replace"))
-        self._read_any = True
-        return self._take(at_ns, name, event, data)
-
-    def _take(self, at_ns: int, name: bytes, event: Any, data: bytes) -> bool:
-        """One event, and the bytes it came in. Returns whether it was the last."""
-        raise NotImplementedError
-
-    def body(self, at_ns: int, data: bytes) -> None:
-        raise self._not_the_protocol(data)
-
-    def close(self) -> None:
-        if not self._ended:
-            raise CallFailure("error", "stream_interrupted", f"the stream ended before {self._last_word}")
-
-    def _not_the_protocol(self, data: bytes) -> CallFailure:
-        """A 200 whose body is something else: a proxy's page, another API."""
-        head = data[:200].decode("utf-8", "replace").strip()
-        return CallFailure("error", "invalid_response", f"the reply is not {self._protocol}: {head!r}")
-
-
-def report_counts(sink: Sink, usage: Any, input_name: str, output_name: str) -> dict[str, int]:
-    """Token counts under a protocol's names for them. What is no count is as if not said."""
-    if not isinstance(usage, dict):
-        return {}
-    said = {"input_tokens": usage.get(input_name), "output_tokens": usage.get(output_name)}
-    for name, of in (("cached_tokens", input_name), ("reasoning_tokens", output_name)):
-        details = usage.get(f"{of}_details")
-        said[name] = details.get(name) if isinstance(details, dict) else None
-    counts = {name: n for name, n in said.items() if type(n) is int and 0 <= n < MAX_TOKENS}
-    if strange := [name for name, value in said.items() if value is not None and name not in counts]:
-        sink.note(warning=f"usage: what the server sent as {', '.join(strange)} is no count of tokens")
-    sink.usage(**counts)
-    return counts
-
-
-def arguments_text(arguments: Any) -> str | None:
-    """The text of arguments, which some servers send as an object; too deep to be written, they are no arguments."""
-    if arguments is None or isinstance(arguments, str):
-        return arguments
-    try:
-        return json.dumps(arguments)
-    except RecursionError:
-        return "nested too deeply"
-
-
-def sent_arguments(call: PastCall) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def chat_messages(call: Call, *, ollama: bool = False) -> list[dict[str, Any]]:
@@ -255,7 +170,7 @@ def _parts(content: list[Any]) -> tuple[str, str]:
 class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
-    default_base_url = CHAT_SERVER_ADDRESSES["llamacpp"]
+    default_base_url = PROVIDER_TYPES["openai_chat"].default_address
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         sampling = self.sampling(call)

@@ -12,8 +12,9 @@ import msgspec
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, Sink, conversation
 from clawgauge.providers.http.errors import decode_lenient, refuse_crowded, stream_failure
+from clawgauge.providers.http.events import EventReader, arguments_text, report_counts, sent_arguments
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.providers.openai.chat import EventReader, arguments_text, report_counts, sent_arguments
+from clawgauge.registry import PROVIDER_TYPES
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -172,7 +173,7 @@ class ResponsesReader(EventReader):
                             sink.text(at_ns, text)
         if isinstance(response.get("model"), str):
             sink.note(model_reported=response["model"])
-        output_tokens = report_counts(sink, usage, "input_tokens", "output_tokens").get("output_tokens")
+        output_tokens = report_counts(sink, usage, "input_tokens", "output_tokens").output_tokens
         if response.get("status") == "incomplete":
             details = response.get("incomplete_details")
             reason = _text(details.get("reason")) if isinstance(details, dict) else ""
@@ -207,7 +208,7 @@ def _text(value: Any) -> str:
 class ResponsesServer(HttpServer):
     """Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
 
-    default_base_url = "https://api.openai.com/v1"
+    default_base_url = PROVIDER_TYPES["openai_responses"].default_address
     takes = frozenset({"temperature"})
     sampling_names = {"temperature": "temperature", "max_tokens": "max_output_tokens", "seed": "seed"}
 

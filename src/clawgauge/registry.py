@@ -1,0 +1,197 @@
+"""Every built-in provider type and every vendor, in one table.
+
+Whatever has to know something of a kind of provider reads it here: how it is made, whose key it
+takes, where it runs, how it is billed, and what OpenClaw and LiteLLM call it. To add a provider,
+write its class and its entry. A plug-in has no entry: what is not known of it has the defaults of
+`UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+EMBEDDED_MODEL = "smollm2-135m"
+"""The model that comes with clawgauge, as the type `embedded` calls it."""
+
+OLLAMA_PORT = 11434
+# Where chat servers on the user's machine listen unless they are told otherwise. This is the only
+# list of such addresses: `config/local_servers.py` says who looks at them, and how a user names
+# others.
+CHAT_SERVER_ADDRESSES = {
+    "llamacpp": "http://localhost:8080/v1",
+    "lmstudio": "http://localhost:1234/v1",
+    "vllm": "http://localhost:8000/v1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """A company that sells calls to its models."""
+
+    name: str
+    """As in prices.toml, and as OpenClaw calls its own provider for it."""
+    title: str
+    host: str
+    key_variable: str
+    address_variable: str
+
+    @property
+    def domain(self) -> str:
+        """The part of the host that all its services share."""
+        return ".".join(self.host.split(".")[-2:])
+
+    def is_address(self, address: str) -> bool:
+        """Whether an address is plainly the vendor's own, and so may be given the vendor's key."""
+        # The whole text is matched, so that no two readers can see two hosts in it.
+        pattern = rf"https://{re.escape(self.host)}(?::443)?(?:/[\w./-]*)?"
+        return re.fullmatch(pattern, address, re.IGNORECASE | re.ASCII) is not None
+
+
+OPENAI = Vendor(
+    name="openai",
+    title="OpenAI",
+    host="api.openai.com",
+    key_variable="OPENAI_API_KEY",
+    address_variable="OPENAI_BASE_URL",
+)
+ANTHROPIC = Vendor(
+    name="anthropic",
+    title="Anthropic",
+    host="api.anthropic.com",
+    key_variable="ANTHROPIC_API_KEY",
+    address_variable="ANTHROPIC_BASE_URL",
+)
+VENDORS = (OPENAI, ANTHROPIC)
+
+
+class Location(enum.Enum):
+    """Where the models of a provider type run."""
+
+    LOCAL = "local"
+    """On the user's machine, unless its address says otherwise."""
+    BY_ADDRESS = "by address"
+    REMOTE = "remote"
+    """Elsewhere, whatever address it is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderType:
+    """What the program knows of a kind of provider without loading it."""
+
+    name: str
+    factory: str = ""
+    """Module and class, as `package.module:Class`."""
+    vendor: Vendor | None = None
+    """Whose service it is, or whose protocol it speaks."""
+    uses_vendor_variables: bool = False
+    """Whether the vendor's variables say where it is and which key it takes."""
+    is_any_server: bool = False
+    """Whether it is made for servers of anybody: the vendor's key is then for an address from
+    the environment alone."""
+    default_address: str = ""
+    location: Location = Location.BY_ADDRESS
+    reports_cost: bool = False
+    """Whether it says itself what a call cost, once it is made."""
+    is_ollama: bool = False
+    finds_models: bool = True
+    """Whether its list is searched for a model that is named without a provider."""
+    suggested_model: str | None = None
+    """The model that `init` proposes where the provider costs money."""
+    openclaw_api: str | None = None
+    """What OpenClaw calls its protocol."""
+    openclaw_vendor: bool = False
+    """Whether OpenClaw has a provider of its own for the vendor's address."""
+    litellm_prefix: str | None = None
+
+    @property
+    def is_billed_by_address(self) -> bool:
+        """Whether a vendor's price list holds where the address is the vendor's."""
+        return self.vendor is not None and self.uses_vendor_variables
+
+
+_TYPES = (
+    ProviderType(
+        name="anthropic_messages",
+        factory="clawgauge.providers.claude.messages:MessagesServer",
+        vendor=ANTHROPIC,
+        uses_vendor_variables=True,
+        default_address=f"https://{ANTHROPIC.host}",
+        suggested_model="claude-haiku-4-5",
+        openclaw_api="anthropic-messages",
+        openclaw_vendor=True,
+        litellm_prefix="anthropic/",
+    ),
+    ProviderType(
+        name="claude_code_cli",
+        factory="clawgauge.providers.claude.provider:ClaudeCodeCli",
+        vendor=ANTHROPIC,
+        location=Location.REMOTE,
+        reports_cost=True,
+        finds_models=False,  # it lists none
+        suggested_model="claude-haiku-4-5",
+    ),
+    ProviderType(
+        name="embedded",
+        factory="clawgauge.providers.embedded.provider:Embedded",
+        location=Location.LOCAL,
+    ),
+    ProviderType(
+        name="ollama",
+        factory="clawgauge.providers.ollama:OllamaNative",
+        default_address=f"http://localhost:{OLLAMA_PORT}",
+        location=Location.LOCAL,
+        is_ollama=True,
+        finds_models=False,  # those of `ollama_openai` again
+        openclaw_api="ollama",
+        litellm_prefix="ollama_chat/",
+    ),
+    ProviderType(
+        name="ollama_openai",
+        factory="clawgauge.providers.ollama:Ollama",
+        default_address=f"http://localhost:{OLLAMA_PORT}/v1",
+        location=Location.LOCAL,
+        is_ollama=True,
+        openclaw_api="openai-completions",
+        # LiteLLM's word for any server that speaks OpenAI's protocol at `api_base`.
+        litellm_prefix="openai/",
+    ),
+    ProviderType(
+        name="openai_chat",
+        factory="clawgauge.providers.openai.chat:ChatServer",
+        vendor=OPENAI,
+        uses_vendor_variables=True,
+        is_any_server=True,
+        default_address=CHAT_SERVER_ADDRESSES["llamacpp"],
+        openclaw_api="openai-completions",
+        litellm_prefix="openai/",
+    ),
+    ProviderType(
+        name="openai_responses",
+        factory="clawgauge.providers.openai.responses:ResponsesServer",
+        vendor=OPENAI,
+        uses_vendor_variables=True,
+        default_address=f"https://{OPENAI.host}/v1",
+        suggested_model="gpt-5-mini",
+        openclaw_api="openai-responses",
+        openclaw_vendor=True,
+        litellm_prefix="openai/responses/",
+    ),
+)
+PROVIDER_TYPES = {provider_type.name: provider_type for provider_type in _TYPES}
+UNKNOWN = ProviderType(name="unknown")
+"""What is known of a plug-in."""
+
+
+def find_type(name: str) -> ProviderType:
+    """The entry of a provider type; `UNKNOWN` for one that is not built in."""
+    return PROVIDER_TYPES.get(name, UNKNOWN)
+
+
+def find_vendor(host: str) -> Vendor | None:
+    """The vendor whose API is at this host."""
+    for vendor in VENDORS:
+        if vendor.host == host:
+            return vendor
+    return None
