@@ -51,7 +51,7 @@ def ollama(server: ScriptedServer) -> str:
 
 
 def run(boxes: Boxes, *words: str, **env: str) -> Outcome:
-    return clawgauge(boxes.place, *words, env={**boxes.env, **env}, timeout_s=90)
+    return clawgauge(boxes.place, *words, env={**boxes.env, **env})
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
@@ -394,7 +394,7 @@ def test_what_a_cut_connection_kept_from_us_is_handed_over(boxes: Boxes) -> None
         busy = run(boxes, *RESUME)
         assert busy.code == 2 and "node ana: Run folder" in busy.stderr and "is being written by" in busy.stderr
         gate.open()
-        node.wait(timeout=60)
+        node.wait(timeout=PATIENCE_S)
         assert len(boxes.spools("ana")) == 1
         server.reply_with(Text("yes"))
         # One that asks for something else leaves it where it is.
@@ -420,7 +420,7 @@ def test_an_answer_is_kept_there_until_a_stretch_takes_it(boxes: Boxes) -> None:
             psutil.Process(int((boxes.root / "ana" / "between").read_text())).kill()
             code, _, err = ended(process)
             gate.open()
-            node.wait(timeout=60)
+            node.wait(timeout=PATIENCE_S)
         assert code == 0 and "node ana: the connection ended" in err, err
         server.reply_with(Text("yes"))
         stretches = {("--repeats", "2"): 4, ("--prompt-ids", "P5", "--retry-errors"): 3, ("--retry-errors",): 0}

@@ -23,6 +23,7 @@ from faults.asking import WaitingClock, ask, ask_provider
 from support.command import Outcome, clean_environment, write_suite
 from support.fake_claude import install_fake_claude
 from support.scripted_server import ScriptedServer, Text
+from support.waiting import PATIENCE_S
 from unit.providers.observed import attempt
 
 OURS = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES]
@@ -41,7 +42,7 @@ def limited(place: Path, soft: int, hard: int, *words: str, env: dict[str, str] 
         cwd=place,
         env=clean_environment(**(env or {})),
         capture_output=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         stdin=subprocess.DEVNULL,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
     )
@@ -94,7 +95,7 @@ def test_a_limit_that_is_there_all_along_blames_nobody_else(server: ScriptedServ
             cwd=place,
             env=clean_environment(),
             capture_output=True,
-            timeout=110,
+            timeout=PATIENCE_S,
             stdin=subprocess.DEVNULL,
             pass_fds=held,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 14, max(held) + 14)),

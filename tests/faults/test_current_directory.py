@@ -17,6 +17,7 @@ from faults.terminal import on_a_terminal
 from support.command import Outcome, clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Status
 from support.slow_rest import slow_rest
+from support.waiting import PATIENCE_S
 
 KEYS = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",
@@ -267,7 +268,7 @@ def test_nothing_of_the_current_directory_runs_in_the_embedded_models_child(boob
     words = ("run", "-t", "embedded:smollm2-135m", "-s", "small.json", "--prompt-ids", "P3", "--max-tokens", "4")
     env = clean_environment(**KEYS, PYTHONSTARTUP=str(booby_trapped / "start.py"))
     (booby_trapped / "clawgauge.toml").unlink()
-    done = subprocess.run([script, *words], cwd=booby_trapped, env=env, capture_output=True, timeout=110)
+    done = subprocess.run([script, *words], cwd=booby_trapped, env=env, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr.decode()
     assert not (booby_trapped / "ran").exists()
 
@@ -299,7 +300,7 @@ def test_what_is_no_small_regular_file_is_one_sentence(
     (place / "clawgauge.toml").unlink()
     (place / "names.toml").write_text('[providers.embedded]\nchat_template_file = "it.jinja"\n')
     put(place / name, kind)
-    done = clawgauge(place, *words, env={**KEYS, "OPENAI_BASE_URL": server.v1_url}, timeout_s=60, trusting=False)
+    done = clawgauge(place, *words, env={**KEYS, "OPENAI_BASE_URL": server.v1_url}, trusting=False)
     assert done.code == 2 and name in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 or reader == "template"
     assert server.calls == []
@@ -325,7 +326,7 @@ def test_the_policy_of_route_is_held_to_the_same(place: Path, server: ScriptedSe
     done = clawgauge(place, *RUN, "-t", "fake:scripted-model", "--run-id", "r")
     assert done.code == 0, done.stderr
     os.mkfifo(place / "policy.toml")
-    refused = clawgauge(place, "route", "runs/r", "--policy", "policy.toml", timeout_s=60)
+    refused = clawgauge(place, "route", "runs/r", "--policy", "policy.toml")
     assert refused.code == 2 and "policy.toml" in refused.stderr and "Traceback" not in refused.stderr
 
 
@@ -358,7 +359,7 @@ def test_a_current_directory_that_is_gone(words: tuple[str, ...], code: int, tmp
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
 

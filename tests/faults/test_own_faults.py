@@ -25,6 +25,7 @@ from clawgauge.runner.judging import Judge
 from faults.asking import ask_provider, verdict
 from support.command import clawgauge, clean_environment, write_suite
 from support.scripted_server import ScriptedServer, Text
+from support.waiting import PATIENCE_S
 
 HOSTILE = "`` ` " * 3_000_000
 
@@ -185,4 +186,4 @@ def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: S
             assert running.poll() is None, "the run ended before anything was judged"
             time.sleep(0.02)
         os.kill(running.pid, signal.SIGINT)
-        assert running.wait(60) == 130
+        assert running.wait(PATIENCE_S) == 130

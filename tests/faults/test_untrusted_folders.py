@@ -22,6 +22,7 @@ from clawgauge.journal.folder import RunFolder
 from support.command import Outcome, clawgauge, read_records
 from support.scripted_server import ScriptedServer, Text
 from support.slow_rest import slow_rest
+from support.waiting import PATIENCE_S
 from support.written_runs import LABEL, config, inventory, prompt, record, write_run
 
 from .peak_memory import clawgauge_measured
@@ -171,7 +172,7 @@ def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(runs: Path, case:
     (runs / "r" / name).unlink()
     KINDS[kind](runs / "r" / name)
     for words in (*READING, *WRITING, ("run", "--resume", "r")):
-        done = clawgauge(runs.parent, *words, timeout_s=30)
+        done = clawgauge(runs.parent, *words)
         if words == ("history",):
             assert done.code == 5 and "good" in done.stdout
             assert [line for line in done.stdout.splitlines() if f"{name} is a" in line]
@@ -192,7 +193,7 @@ def test_ten_gigabytes_of_nothing_are_no_memory_and_no_wait(runs: Path, name: st
     path.touch()
     os.truncate(path, 10 << 30)
     for words in (("show", "r"), ("summarize", "r"), ("history",), ("route", "r", "--reasons", "why.md")):
-        done = clawgauge(runs.parent, *words, timeout_s=60)
+        done = clawgauge(runs.parent, *words)
         assert "Traceback" not in done.stderr and "MemoryError" not in done.stderr
         assert done.code in (0, 2, 5), done.stderr
     assert shutil.disk_usage(runs).free and sum(file.stat().st_blocks for file in (runs / "r").iterdir()) < 10_000
@@ -376,7 +377,7 @@ def test_a_folder_that_may_only_be_read_is_read(runs: Path) -> None:
     try:
         for words, code in ((("show", "r"), 0), (("report", "r"), 2), (("summarize", "r"), 2)):
             child = [sys.executable, "-c", AS_NOBODY, *words]
-            done = subprocess.run(child, cwd=place, capture_output=True, timeout=60, text=True)
+            done = subprocess.run(child, cwd=place, capture_output=True, timeout=PATIENCE_S, text=True)
             assert done.returncode == code, done.stderr
             assert code == 0 or done.stderr.count("clawgauge: Cannot write") == 1
     finally:

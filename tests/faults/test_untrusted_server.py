@@ -23,6 +23,7 @@ from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
 from support.command import chat_config, write_suite
 from support.raw_server import Converse, Flood, RawServer, linger, read_request, tunnel_to
+from support.waiting import PATIENCE_S
 from unit.providers.observed import attempt
 
 MIB = 1 << 20
@@ -107,8 +108,8 @@ def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str, serve: Op
     """Headers, trailers, comments, empty compressed blocks, on every way: what is received counts, decoded or not."""
     flooding = Flood(*FLOODS[flood])
     with serve(flooding) as server:
-        _, failure = attempt("openai_chat", f"{server.url}/v1", timeout_s=100.0)
-        assert flooding.was_cut.wait(30)
+        _, failure = attempt("openai_chat", f"{server.url}/v1")
+        assert flooding.was_cut.wait(PATIENCE_S)
     assert failure is not None
     expected = {"http_500"} if flood.startswith("error") else {"response_too_large", "invalid_response"}
     assert failure.failure_type in expected
@@ -127,7 +128,7 @@ def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> 
 
     with RawServer(flooding) as server:
         assert asyncio.run(probed(f"{server.url}/v1")) is False
-        assert flooding.was_cut.wait(30)
+        assert flooding.was_cut.wait(PATIENCE_S)
     assert flooding.sent_bytes < 64 * MIB
 
 
@@ -271,7 +272,7 @@ def test_an_event_that_is_a_bomb_costs_itself_alone(kind: str, event: bytes) -> 
         connection.sendall(SSE + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     with RawServer(converse) as server:
-        _, failure = attempt(kind, f"{server.url}/v1", timeout_s=30.0)
+        _, failure = attempt(kind, f"{server.url}/v1")
     assert failure is None or failure.failure_type in ("response_too_large", "stream_error")
 
 
@@ -291,7 +292,7 @@ def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
     async def opened(self: HttpClient) -> Wire:
         wire = await open_wire(self)
         state.n_opened += 1
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while state.n_opened <= state.n_early and not wire.unasked():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         return wire
@@ -313,7 +314,7 @@ def test_what_comes_before_the_request_is_nobodys_answer(early: bytes, serve: Op
             connection.sendall(ANSWER)
 
     with serve(converse) as server:
-        done, failure = attempt("openai_chat", f"{server.url}/v1", timeout_s=20.0)
+        done, failure = attempt("openai_chat", f"{server.url}/v1")
     assert failure is not None and failure.failure_type == "invalid_response"
     assert "before it is asked" in failure.message
     assert done.text == "" and not done.started and server.connections == 2
@@ -330,7 +331,7 @@ def test_one_connection_that_speaks_first_costs_nothing(serve: Opened, dawdling:
             connection.sendall(ANSWER)
 
     with serve(converse) as server:
-        done, failure = attempt("openai_chat", f"{server.url}/v1", timeout_s=20.0)
+        done, failure = attempt("openai_chat", f"{server.url}/v1")
     assert failure is None and done.text == "yes" and server.connections == 2
 
 
@@ -343,7 +344,7 @@ def test_an_unsolicited_reply_is_not_the_next_calls_answer(at_once: bool, serve:
         while read_request(connection):
             connection.sendall(ANSWER + FORGED if at_once and number == 1 else ANSWER)
             if number == 1 and not at_once:
-                go_on.wait(10)
+                go_on.wait(PATIENCE_S)
                 connection.sendall(FORGED)
                 with contextlib.suppress(OSError):
                     linger(connection)
@@ -351,7 +352,7 @@ def test_an_unsolicited_reply_is_not_the_next_calls_answer(at_once: bool, serve:
 
     def between() -> None:
         go_on.set()
-        assert at_once or left.wait(10)
+        assert at_once or left.wait(PATIENCE_S)
 
     with serve(converse) as server:
         assert asyncio.run(_asked(f"{server.url}/v1", 2, between)) == "yes yes"

@@ -12,6 +12,7 @@ import pytest
 import clawgauge
 from clawgauge.child_processes import isolated_module
 from clawgauge.environment import needed_environment
+from support.waiting import PATIENCE_S
 
 SOURCE = Path(clawgauge.__file__).parent
 
@@ -28,7 +29,7 @@ def test_nothing_around_a_child_is_loaded(trapped: Path) -> None:
     """Neither from its current directory nor from what PYTHONPATH and its like name."""
     environ = {"PYTHONPATH": str(trapped), "PYTHONSTARTUP": str(trapped / "start.py"), "PYTHONUSERBASE": str(trapped)}
     command = isolated_module("clawgauge", "suites", "list", "--json")
-    done = subprocess.run(command, cwd=trapped, env=environ, capture_output=True, timeout=60)
+    done = subprocess.run(command, cwd=trapped, env=environ, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0 and json.loads(done.stdout)[0]["name"] == "core", done.stderr.decode()
     assert not (trapped / "ran").exists()
 
@@ -37,7 +38,7 @@ def test_the_folders_of_the_parent_replace_nothing(trapped: Path, monkeypatch: p
     """A folder on the parent's own path adds names behind those that are installed."""
     monkeypatch.syspath_prepend(str(trapped))
     (trapped / "further.py").write_text("import argparse, msgspec\nprint(argparse.__file__, msgspec.__file__)\n")
-    done = subprocess.run(isolated_module("further"), cwd="/", env={}, capture_output=True, timeout=60)
+    done = subprocess.run(isolated_module("further"), cwd="/", env={}, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0 and str(trapped).encode() not in done.stdout, done.stderr.decode()
     assert not (trapped / "ran").exists()
 

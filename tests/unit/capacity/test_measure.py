@@ -24,6 +24,7 @@ from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.target import TargetRun
 from support.plans import plan_of
 from support.rows import every_row
+from support.waiting import PATIENCE_S
 
 TARGET = Target("box", "m")
 OPTIONS = CapacityOptions(
@@ -167,7 +168,7 @@ def test_who_stops_a_load_does_not_wait_for_its_answers(tmp_path: Path) -> None:
         task = asyncio.create_task(load(made(tmp_path, box), box))
         await box.under_load.wait()
         task.cancel()
-        done, _ = await asyncio.wait([task], timeout=60)
+        done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
         assert done, "it waits for answers under way"
 
     asyncio.run(stop())
