@@ -175,9 +175,11 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
             tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
         for name, provider_type in PROVIDER_TYPES.items():
             paid = plan.providers[name]
-            if provider_type.vendor is not None and provider_type.suggested_model and paid.api_key:
-                title = provider_type.vendor.title
-                tell(f"{paid.api_key_env} is set: add {title} with -t {name}:MODEL (costs money)")
+            vendor = provider_type.vendor
+            if vendor is None or not provider_type.uses_vendor_variables:
+                continue
+            if provider_type.suggested_model and paid.api_key:
+                tell(f"{paid.api_key_env} is set: add {vendor.title} with -t {name}:MODEL (costs money)")
         if shutil.which("claude", path=plan.environ.get("PATH", "")):
             tell("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
         return apply_patterns([*map(TargetPattern, found or [Target("embedded", EMBEDDED_MODEL)]), *patterns], {})

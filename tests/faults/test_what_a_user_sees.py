@@ -126,6 +126,16 @@ def test_every_documented_failure_has_a_hint() -> None:
         assert find_hint(failure_type, Target("fake", "m"), {}), failure_type
 
 
+@pytest.mark.parametrize("provider_type", ["anthropic_messages", "openai_responses"])
+def test_a_hint_names_a_vendors_key_only_where_it_was_sent(provider_type: str) -> None:
+    """A gateway of one's own gets no vendor's key, so that one is not to be checked."""
+    target = Target("gateway", "m")
+    own = find_hint("http_401", target, {"type": provider_type, "base_url": "http://gpu:4000"})
+    vendors = find_hint("http_401", target, {"type": provider_type})
+    assert own is not None and "the API key of gateway" in own
+    assert vendors is not None and "_API_KEY" in vendors
+
+
 def test_a_run_with_nothing_missing_asks_for_nothing(place: Path, server: ScriptedServer) -> None:
     """Where every call was answered, no refill command is shown."""
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")

@@ -111,6 +111,8 @@ class Spending:
         for turn in call.history:
             calls = [msgspec.structs.asdict(made) for made in turn.calls]
             sent += [turn.text, turn.reasoning, repr(calls), *turn.answers]
+            if turn.replay is not None:
+                sent.append(repr(turn.replay))
         # No tokenizer makes more tokens of a text than the text has bytes.
         return self._usd(_WRAPPING_TOKENS + sum(len(text.encode("utf-8", "surrogatepass")) for text in sent), n_output)
 

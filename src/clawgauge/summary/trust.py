@@ -142,8 +142,12 @@ def find_hint(failure_type: str, target: Target, settings: Mapping[str, Any]) ->
         return None
     address = settings.get("base_url") or provider_type.default_address
     key = settings.get("api_key_env")
-    if not key and provider_type.vendor is not None and not provider_type.is_any_server:
-        key = provider_type.vendor.key_variable
+    vendor = provider_type.vendor
+    # The key of a vendor is sent to the vendor alone.
+    if not key and vendor is not None and not provider_type.is_any_server:
+        base_url = settings.get("base_url")
+        if not base_url or vendor.is_address(str(base_url)):
+            key = vendor.key_variable
     key = key or f"the API key of {provider}"
     at = f" at {address}" if address else ""
     return str(template).format(provider=provider, model=target.model, at_address=at, key_variable=key)

@@ -247,6 +247,9 @@ def signed_turn(thinking: str, signature: str) -> bytes:
     events = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
     call = {"type": "tool_use", "id": "t1", "name": "exec", "input": {}}
     events.append({"type": "content_block_start", "index": 1, "content_block": call})
+    arguments = {"type": "input_json_delta", "partial_json": "{}"}
+    events.append({"type": "content_block_delta", "index": 1, "delta": arguments})
+    events.append({"type": "content_block_stop", "index": 1})
     events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}})
     events.append({"type": "message_stop"})
     return b"".join(map(named_event, events))
@@ -269,8 +272,11 @@ def test_a_task_gets_its_own_signature_back_though_all_thoughts_look_alike(serve
                 await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
     asyncio.run(run())
-    sent_back = [call.json["messages"][1]["content"][0] for call in server.calls[2:]]
-    assert [block["signature"] for block in sent_back] == ["first", "second"]
+    sent_back = [call.json["messages"][1]["content"] for call in server.calls[2:]]
+    for blocks, signature in zip(sent_back, ["first", "second"], strict=True):
+        thinking, tool_use = blocks
+        assert thinking["signature"] == signature
+        assert tool_use["type"] == "tool_use"
 
 
 def test_redacted_thinking_goes_back_as_it_came(server: ScriptedServer) -> None:
@@ -292,6 +298,28 @@ def test_redacted_thinking_goes_back_as_it_came(server: ScriptedServer) -> None:
     said = server.calls[1].json["messages"][1]["content"]
     assert said[0] == redacted
     assert said[1] == {"type": "thinking", "thinking": "a look", "signature": "s"}
+
+
+def test_thinking_is_reported_once_however_often_a_stream_says_that_it_ends() -> None:
+    """A megabyte of empty endings after a thousand signatures costs no copies of these."""
+    reported: list[object] = []
+
+    class CountingTimeline(Timeline):
+        def replay(self, state: object) -> None:
+            reported.append(state)
+            super().replay(state)
+
+    reader = MessagesReader(CountingTimeline(), "m")
+    signature = {"type": "signature_delta", "signature": "s"}
+    for n in range(10):
+        event = {"type": "content_block_delta", "index": n, "delta": signature}
+        reader.event(0, b"", msgspec.json.encode(event))
+    for _ in range(1_000):
+        reader.event(0, b"", b'{"type": "message_delta", "delta": {}}')
+    for _ in range(1_000):
+        reader.event(0, b"", b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}')
+    assert len(reported) == 1
+    assert isinstance(reported[0], SignedThinking) and len(reported[0].blocks) == 10
 
 
 @pytest.mark.parametrize(("thought", "is_kept"), [("t", True), ("t" * 1_000, False)])

@@ -13,7 +13,7 @@ import pytest
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.outcomes import Reply
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, create_provider
+from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, Turn, create_provider
 from clawgauge.records import Price, Prompt, Target
 from clawgauge.runner.agenda import CostBudget, make_agenda
 from clawgauge.runner.attempts import Spending
@@ -158,3 +158,12 @@ def test_thinking_that_comes_on_top_of_the_answer_is_foreseen() -> None:
         return budget.held["s", "p", 1]
 
     assert asyncio.run(held("high")) - asyncio.run(held(None)) == pytest.approx(16_384 * PRICE.output / 1e6)
+
+
+def test_what_goes_back_of_a_providers_own_is_paid_for() -> None:
+    """Signed thinking is input of the next turn: a limit that leaves it out would be passed."""
+    spending = Spending(CostBudget(1.0), PRICE, lambda call: 100)
+    bare = Call(model="m", prompt="go", history=(Turn("", (), ()),))
+    signed = Call(model="m", prompt="go", history=(Turn("", (), (), replay={"data": "x" * 200_000}),))
+    difference = spending._most_usd(signed) - spending._most_usd(bare)
+    assert difference >= 200_000 * PRICE.input / 1e6

@@ -61,7 +61,8 @@ class MessagesReader(EventReader):
         if event.type == "message_delta":
             self._ended = event.delta is not None and event.delta.stop_reason is not None
             self._stream.report_usage()
-            self._report_thinking()
+            if self._ended:
+                self._report_thinking()
         return event.type == "message_stop" and self._ended
 
     def _collect_thinking(self, block: Block) -> None:
@@ -78,13 +79,18 @@ class MessagesReader(EventReader):
             self._add_block(type="redacted_thinking", data=block.data)
 
     def _add_block(self, **block: str) -> None:
-        self._thinking_blocks.append(block)
         self._n_thinking_chars += sum(map(len, block.values()))
+        if self._n_thinking_chars > _MAX_THINKING_CHARS:
+            # Half of the thinking would not be accepted: all of it is dropped.
+            self._thinking_blocks.clear()
+        else:
+            self._thinking_blocks.append(block)
 
     def _report_thinking(self) -> None:
-        """Once for all blocks of a reply: a stream may have as many as it likes."""
-        if self._thinking_blocks and self._n_thinking_chars <= _MAX_THINKING_CHARS:
+        """Report all blocks of the reply together, and forget them: a stream may end many times."""
+        if self._thinking_blocks:
             self.sink.replay(SignedThinking(tuple(self._thinking_blocks)))
+            self._thinking_blocks.clear()
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
