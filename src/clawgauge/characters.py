@@ -23,10 +23,11 @@ _ALWAYS = (
 )
 _JOINERS = "\u200c\u200d\ufe00-\ufe0f"
 # Every mark that is ever dropped or has no width of its own, as the inside of a character class: for whoever looks
-# for what a reader will see, and not for what to show. Combining marks are among them.
-WIDTHLESS = (
-    f"{_ALWAYS}{_JOINERS}\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\ufff0-\ufff8"
-)
+# for what a reader will see, and not for what to show. Combining marks are among them; so are what stands for a
+# character that could not be shown (U+FFFD), and private characters, which look like nothing in most fonts.
+_PRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_COMBINING = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+WIDTHLESS = f"{_ALWAYS}{_JOINERS}{REPLACEMENT}{_PRIVATE}{_COMBINING}\ufff0-\ufff8"
 # Marks that reorder text, have no width or are not seen; joiners, which scripts and emoji need, only beside ASCII.
 UNSEEN = f"[{_ALWAYS}]|(?<![^\x00-\x7f])[{_JOINERS}]|[\u200c\u200d](?![^\x00-\x7f])"
 

@@ -127,6 +127,8 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "a hidden window title": lambda key: f"\x1b]0;{key[:9]}\u200b{key[9:]}\x07",
     "accents": "\u0301".join,
     "direction marks": "\u202d".join,
+    "halves of characters": "\ud800".join,
+    "private characters": "\ue000".join,
     "percent signs": lambda key: "".join(f"%{ord(one):02x}" for one in key),
     "JSON escapes": lambda key: "".join(f"\\u{ord(one):04x}" for one in key),
     "HTML entities": lambda key: "".join(f"&#{ord(one)};" for one in key),
@@ -140,7 +142,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", slow_rest(DISGUISES, every=10))
+@pytest.mark.parametrize("name", slow_rest(DISGUISES, every=4))
 def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
     keyed: Path, server: ScriptedServer, name: str
 ) -> None:
@@ -173,6 +175,8 @@ def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
             # Code of the page itself is no answer, and takes long to decode.
             if len(line) < 100_000:
                 assert not is_readable(line, words), line
+                # What stands for a character that cannot be shown splits a key for no reader.
+                assert not is_readable(line.replace("\ufffd", ""), words), line
     assert any("***" in text for text in texts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
@@ -162,7 +163,23 @@ def test_row_39_ctrl_c_twice_during_the_last_snapshot(place: Path, server: Scrip
     assert code == 130 and says_nothing_strange(err)
     assert not list((place / "runs" / "cut").glob("resources_*_after.txt"))
     assert [r["prompt_id"] for r in read_records(place / "runs" / "cut")] == ["P0"]
+    assert "ended at once" in err and "clawgauge run --resume cut asks them again" in err
     await_gone(int((place / "tool pid").read_text()))
+
+
+def test_row_39_ctrl_c_while_a_server_is_loaded_says_what_was_given_up(place: Path, server: ScriptedServer) -> None:
+    """The calls of a capacity run count as any other; what they were part of is measured anew."""
+    n_calls = itertools.count()
+    answer = Text("word " * 8)
+    server.reply_with(lambda request: answer if next(n_calls) < 3 else SLOW)
+    load = ("capacity", "-t", "fake:scripted-model", "--context", "500", "--output", "8", "--max-concurrency", "2")
+    with started(place, *load, "--run-id", "load") as process:
+        wait_until(lambda: len(server.calls) >= 4)
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    assert code == 130 and says_nothing_strange(err)
+    assert "1 call was given up" in err and "clawgauge capacity --resume load" in err
+    assert "measures the broken step anew" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["row_39", "row_40"])

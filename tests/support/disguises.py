@@ -15,10 +15,10 @@ PIECE = 8
 UNSEEN = [
     "\u200b", "\u00ad", "\u2060", "\ufeff", "\u200d", "\ufe0f", "\u034f", "\u0301", "\u202e", "\u2066", "\U000e0041",
     "\x00", "\x01", "\x08", "\r", "\x7f", "\x85", "\x1b[31m", "\x1b[0m", "\x9b1m", "\x1b]0;title\x07", "\x1bPq\x1b\\",
-    "\x1b(B",
+    "\x1b(B", "\ufffd", "\ue000",
 ]  # fmt: skip
 # Inside base64 or hexadecimal digits, accents and C1 controls are not looked for.
-UNSEEN_IN_CODES = [mark for mark in UNSEEN if mark not in ("\u0301", "\u034f", "\x85", "\x9b1m")]
+UNSEEN_IN_CODES = [mark for mark in UNSEEN if mark not in ("\u0301", "\u034f", "\x85", "\x9b1m", "\ufffd", "\ue000")]
 ESCAPES: list[Callable[[str], str]] = [
     lambda one: one,
     lambda one: f"%{ord(one):02x}",

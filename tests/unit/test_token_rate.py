@@ -47,12 +47,16 @@ def stream(
 @pytest.mark.parametrize(
     "sizes", [[1] * 20, [4] * 5, [8] * 3, [1, 8, 8], [8, 1, 1, 1]], ids=["1", "4", "8", "small first", "large first"]
 )
-@pytest.mark.parametrize(
-    "channels", [("text",), ("reasoning",), ("call",), ("reasoning", "text"), ("reasoning", "text", "call")]
-)
+@pytest.mark.parametrize("channels", [("text",), ("reasoning",), ("reasoning", "text")])
 def test_the_size_of_the_pieces_does_not_change_the_rate(sizes: list[int], channels: tuple[str, ...]) -> None:
     """A server that makes 100 tokens a second shows 100, however many it sends at a time and on which channel."""
     assert stream(sizes, channels).output_tps == pytest.approx(RATE)
+
+
+@pytest.mark.parametrize("channels", [("call",), ("text", "call"), ("reasoning", "text", "call")])
+def test_an_answer_with_a_native_call_has_no_rate(channels: tuple[str, ...]) -> None:
+    """A server streams a call's name and arguments, and none of the tokens around them, which it counts."""
+    assert stream([4] * 6, channels).output_tps is None
 
 
 def test_pieces_of_changing_size_are_right_at_the_median() -> None:

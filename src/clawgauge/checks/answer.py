@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.characters import CONTROL_SEQUENCES
 from clawgauge.records import ToolInvocation
 
 _TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
 _VISIBLE = re.compile(r"\S")
+_CONTROL_SEQUENCE = re.compile(CONTROL_SEQUENCES)
 _MAX_DETAIL_CHARS, _MAX_QUOTED_CHARS = 200, 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
@@ -83,7 +85,8 @@ def quoted(text: str) -> str:
 
 def _one_line(text: str, limit: int) -> str:
     # Twice the limit leaves room for runs of white space to shrink; the rest of a long answer need not be looked at.
-    line = " ".join(text[: 2 * limit].split())
+    # A control sequence goes as a whole: without its first character the rest would be text, and split what it is in.
+    line = " ".join(_CONTROL_SEQUENCE.sub("", text[: 2 * limit]).split())
     line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
 

@@ -199,12 +199,15 @@ def _loading_a_module() -> bool:
 
 class Interruption:
     happened = ends_with_reader = reader_left = False
+    advice = ""
+    """How to go on with what a second signal ends at once: then there is no time to find it out."""
     _cancel: Callable[[], object] | None = None
     _first_signal_s: float | None = None
 
     def listen(self) -> None:
         self.happened = self.ends_with_reader = self.reader_left = False
         self._first_signal_s = None
+        self.advice = ""
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._hear)
@@ -257,7 +260,8 @@ class Interruption:
             with suppress(OSError):
                 if os.isatty(2):
                     os.write(2, b"\x1b[?25h\n")
-                os.write(2, b"clawgauge: ended at once; what was on disk by then is kept\n")
+                message = f"clawgauge: ended at once; what was on disk by then is kept{self.advice}\n"
+                os.write(2, message.encode(errors="replace"))
             os._exit(INTERRUPTED)
         self.request()
 

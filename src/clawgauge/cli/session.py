@@ -62,6 +62,7 @@ async def run_session(
     with _begin(plan, run_id, missing) if resumed is None else RunFolder.open_existing(resumed.path) as folder:
         if resumed is not None and work is None:
             plan, probes = await _go_on(plan, resumed, folder, tell)
+        interruption.advice = f", calls in flight are lost; {_word_go_on(plan, folder, 'them')}"
         try:
             tally = _watch(plan, folder.path, quiet=shown["quiet"] or work is not None)
             try:
@@ -69,8 +70,8 @@ async def run_session(
                     await _ask(plan, folder, tally, probes, work)
             finally:
                 if tally.n_given_up:
-                    resume = resume_command(folder.path, plan.config_file)
-                    process.tell(word_given_up(tally.n_given_up, resume))
+                    what_next = _word_go_on(plan, folder, "it" if tally.n_given_up == 1 else "them")
+                    process.tell(word_given_up(tally.n_given_up, what_next))
             if resumed is None and work is None and not tally.n_answered:
                 try:
                     refuse_wrong_names(plan, plan.targets, tally.ended, probes)
@@ -82,6 +83,16 @@ async def run_session(
         except RunFolderError as fault:
             # The request was right, and calls were made: what cannot be read any more is the machine's doing.
             raise MachineError(str(fault)) from fault
+
+
+def _word_go_on(plan: Plan, folder: RunFolder, calls: str) -> str:
+    """How to make up for calls that were lost when a run was ended."""
+    resume = resume_command(folder.path, plan.config_file)
+    if plan.capacity is None:
+        return f"{resume} asks {calls} again"
+    if plan.capacity.swap:
+        return "a run that changes between models cannot be resumed"
+    return f"{resume} measures the broken step anew"
 
 
 async def _ask(

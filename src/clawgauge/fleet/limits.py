@@ -149,7 +149,7 @@ def find_implausible(value: Any, name: str = "") -> str | None:
     elif isinstance(value, list | tuple):
         inner = [(name, item) for item in value]
     elif isinstance(value, int | float) and not isinstance(value, bool) and not _may_be(name, value):
-        return f"{name.replace('timings_us.', '')} of {value:g}"
+        return f"{name.replace('timings_us.', '') or 'a count'} of {value:g}"
     for inner_name, item in inner:
         problem = find_implausible(item, inner_name)
         if problem is not None:

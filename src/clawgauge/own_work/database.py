@@ -18,6 +18,9 @@ from clawgauge.words import plural
 MAX_ROW_BYTES = 16 << 20
 MAX_WAIT_S = 30.0
 """How long SQLite may work without a row. A store of the largest size that is read is sorted in less."""
+MAX_TOTAL_S = 120.0
+"""How long SQLite may work for one database altogether. A table without an index is gone through
+once for every session: a store can make that as often as it likes."""
 _MAX_MEMORY_BYTES = 512 << 20
 _OPS_BETWEEN_LOOKS = 10_000
 _NAME = re.compile(r"[a-z][a-z_]*")
@@ -50,7 +53,7 @@ _SCHEMA = "sqlite_master"
 
 
 class DatabaseTooSlow(Exception):
-    """SQLite worked for longer than it may without giving a row."""
+    """SQLite worked for longer than it may, without giving a row or altogether."""
 
 
 class Database:
@@ -58,6 +61,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._deadline_s = 0.0
+        self._worked_s = 0.0
         self._is_late = False
         # The tables and columns that were found to be ordinary: what may be read.
         self._columns: dict[str, set[str]] = {_SCHEMA: {"sql"}}
@@ -119,18 +123,26 @@ class Database:
         return rows
 
     def _run(self, step: Callable[[], Any]) -> Any:
-        """What SQLite answers, within the time it has for one step."""
+        """What SQLite answers, within the time it has for one step and for all of them."""
         self._is_late = False
-        self._deadline_s = time.monotonic() + MAX_WAIT_S
+        began_s = time.monotonic()
+        left_s = MAX_TOTAL_S - self._worked_s
+        self._deadline_s = began_s + min(MAX_WAIT_S, left_s)
+        if left_s <= 0:
+            raise DatabaseTooSlow(f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read")
         try:
             return step()
         except sqlite3.OperationalError as fault:
             if fault.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
+            if self._is_late and left_s < MAX_WAIT_S:
+                raise DatabaseTooSlow(f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read") from None
             if self._is_late:
                 raise DatabaseTooSlow(f"it gave no row in {plural(round(MAX_WAIT_S), 'second')}") from None
             # sqlite3 drops what is raised in the handler: it was the interruption, and nothing else is raised there.
             raise KeyboardInterrupt from None
+        finally:
+            self._worked_s += time.monotonic() - began_s
 
     def _look_at_clock(self) -> int:
         """Called by SQLite while it works: this is also where Python gets to hear of Ctrl-C."""

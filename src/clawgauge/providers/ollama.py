@@ -192,7 +192,7 @@ class OllamaNative(Ollama):
 
     cannot_send = frozenset({"tool_choice"})
     # Fields of the body's `options`.
-    sampling_names = {"temperature": "temperature", "max_tokens": "num_predict", "seed": "seed"}
+    sampling_names = {"temperature": ("temperature",), "max_tokens": ("num_predict",), "seed": ("seed",)}
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)

@@ -50,11 +50,11 @@ def word_failure(failure: FailureCount) -> str:
     return f"{failure.n_attempted} × {failure.failure_type}{after}{example}{hint}"
 
 
-def word_given_up(n_calls: int, resume: str) -> str:
-    """What an ending lost of the calls that were made; `resume` is the command that asks them again."""
+def word_given_up(n_calls: int, what_next: str) -> str:
+    """What an ending lost of the calls that were made; `what_next` says how to get it back."""
     if n_calls == 1:
-        return f"1 call was given up, in flight or with an answer that was not written: {resume} asks it again"
-    return f"{n_calls} calls were given up, in flight or with answers that were not written: {resume} asks them again"
+        return f"1 call was given up, in flight or with an answer that was not written: {what_next}"
+    return f"{n_calls} calls were given up, in flight or with answers that were not written: {what_next}"
 
 
 def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:

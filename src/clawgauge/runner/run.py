@@ -52,9 +52,9 @@ async def run(
         detail: dict[str, object] = {"stretch": stretch, "outcome": outcome}
         if cost is not None:
             detail["unrecorded_usd"] = cost.unrecorded_usd
-        # A capacity run measures its broken step anew: nothing of it is asked again one by one.
-        n_given_up = 0 if work is not None else len(context.in_flight) + folder.count_lost_calls()
-        if n_given_up:
+        n_given_up = len(context.in_flight) + folder.count_lost_calls()
+        # A capacity run that goes to its end gives up the calls of a step that is over.
+        if n_given_up and (work is None or outcome == "interrupted"):
             detail["given_up"] = n_given_up
             observer.calls_given_up(n_given_up)
         context.event("stretch_ended", None, **detail)

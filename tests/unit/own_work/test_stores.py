@@ -329,6 +329,16 @@ def test_a_database_that_gives_no_row_is_given_up(tmp_path: Path, monkeypatch: p
         read_moments(state)
 
 
+def test_a_database_that_keeps_sqlite_at_work_for_ever_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session is a look at the whole table: one that gives its rows in time, and there is no end of them."""
+    state = write_database(tmp_path, ROWS)
+    monkeypatch.setattr(database, "MAX_TOTAL_S", 0.0)
+    with pytest.raises(ConfigError, match=r"is not read: it took more than 0 seconds to read"):
+        read_moments(state)
+
+
 def test_rows_that_never_end_are_refused_and_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same few pages, now of the session that is asked for."""
     monkeypatch.setattr(database, "MAX_WAIT_S", 1.0)

@@ -133,6 +133,16 @@ def test_the_recorded_sampling_is_the_sent_one(tmp_path: Path, server: ScriptedS
                 assert recorded(config, prompt.id) == sent, f"{level} {options} {prompt.id}"
 
 
+def test_a_limit_by_its_newer_name_is_sent_alone_and_recorded(tmp_path: Path, server: ScriptedServer) -> None:
+    """OpenAI refuses a request with both names of the limit."""
+    provider = make_provider("openai_chat", server, {"max_completion_tokens": 50})
+    config = ask(tmp_path, provider, PROMPTS[:1], None, max_tokens=1024)
+    (call,) = server.calls
+    assert call.json["max_completion_tokens"] == 50
+    assert "max_tokens" not in call.json
+    assert recorded(config, "plain")["max_tokens"] == 50
+
+
 def test_thinking_of_anthropic_is_recorded_with_its_own_limit_and_no_temperature(
     tmp_path: Path, server: ScriptedServer
 ) -> None:

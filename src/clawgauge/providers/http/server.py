@@ -329,25 +329,34 @@ def _find_proxy(address: URL, known: Mapping[str, str]) -> str | None:
     return find_proxy(address.scheme, host, address.port, environ)
 
 
-def apply_extra_body(sampling: Sampling, extra_body: Mapping[str, Any], names: Mapping[str, str]) -> Sampling:
+def apply_extra_body(
+    sampling: Sampling, extra_body: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
+) -> Sampling:
     """The sampling of a request whose body is overridden by `extra_body`, which has the last word.
 
-    `names` has the field of the body for each sampling value that the protocol has."""
+    `names` has the fields of the body for each sampling value that the protocol has: ours, and
+    others that say the same."""
     sent: dict[str, Any] = sampling._asdict()
-    for name, body_field in names.items():
-        value = extra_body.get(body_field)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            sent[name] = value
+    for name, body_fields in names.items():
+        for body_field in body_fields:
+            value = extra_body.get(body_field)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                sent[name] = value
     return Sampling(**sent)
 
 
 class HttpServer(Provider):
     """One server at one address, the user's own where its table says `local = true`. Subclasses add `attempt`.
 
-    `sampling_names` has the field of the request's body for each sampling value."""
+    `sampling_names` has the fields of the request's body for each sampling value: the one that is
+    sent, and others of the protocol that say the same, which `extra_body` may have in its place."""
 
     default_base_url: str
-    sampling_names: Mapping[str, str] = {"temperature": "temperature", "max_tokens": "max_tokens", "seed": "seed"}
+    sampling_names: Mapping[str, tuple[str, ...]] = {
+        "temperature": ("temperature",),
+        "max_tokens": ("max_tokens",),
+        "seed": ("seed",),
+    }
     models_path = "/models"
     own_headers: Mapping[str, str] = {}
     key_header, key_format = "Authorization", "Bearer {}"
@@ -420,7 +429,13 @@ class HttpServer(Provider):
         """Make one call. A member of `body` that is None was not asked for, and is not sent."""
         if self._lacking:
             self.check_here(call.model)
-        body = {name: value for name, value in body.items() if value is not None} | self.extra_body
+        body = {name: value for name, value in body.items() if value is not None}
+        for names in self.sampling_names.values():
+            # Servers refuse two fields that say the same.
+            if not self.extra_body.keys().isdisjoint(names):
+                for name in names:
+                    body.pop(name, None)
+        body |= self.extra_body
         try:
             payload = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a lone surrogate in a prompt is sent as its escape rather than failing the call

@@ -171,6 +171,12 @@ class ChatServer(HttpServer):
     """What `openai_chat`, `ollama_openai` and `embedded` build on: they differ in where the server is, no more."""
 
     default_base_url = PROVIDER_TYPES["openai_chat"].default_address
+    sampling_names = {
+        "temperature": ("temperature",),
+        # OpenAI takes the second alone for its reasoning models.
+        "max_tokens": ("max_tokens", "max_completion_tokens"),
+        "seed": ("seed",),
+    }
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         sampling = self.sampling(call)

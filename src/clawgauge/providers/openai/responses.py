@@ -210,7 +210,7 @@ class ResponsesServer(HttpServer):
 
     default_base_url = PROVIDER_TYPES["openai_responses"].default_address
     takes = frozenset({"temperature"})
-    sampling_names = {"temperature": "temperature", "max_tokens": "max_output_tokens", "seed": "seed"}
+    sampling_names = {"temperature": ("temperature",), "max_tokens": ("max_output_tokens",), "seed": ("seed",)}
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         sampling = self.sampling(call)
