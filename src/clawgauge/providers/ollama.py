@@ -55,7 +55,7 @@ class Ollama(ChatServer):
             return self.unreachable(failure)
         version = None
         with contextlib.suppress(CallFailure):
-            version = label((decode_lenient(await self.client.ask(self.api + "/version")) or {}).get("version"))
+            version = label((decode_lenient(await self.client.query(self.api + "/version")) or {}).get("version"))
         address, detail = public_address(self.base_url), f"{plural(len(models), 'model')}, {len(loaded)} loaded"
         found: Any = {"version": version, "models": models, "loaded_models": loaded}
         hint = None if models else "no model yet: ollama pull llama3.2:3b"
@@ -90,7 +90,7 @@ class Ollama(ChatServer):
             if unload_others and not same_model(other, model):
                 body = msgspec.json.encode({"model": other, "keep_alive": 0})
                 with contextlib.suppress(CallFailure):  # what stays loaded is seen in the snapshots
-                    await self.client.ask(self.api + "/generate", body)
+                    await self.client.query(self.api + "/generate", body)
         return any(same_model(name, model) for name in loaded)
 
     async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
@@ -130,10 +130,10 @@ class Ollama(ChatServer):
         return f"is Ollama running at {public_address(self.base_url)}? start it with: ollama serve"
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
-        return listed_models(await self.client.ask(self.api + path), "models", "name")
+        return listed_models(await self.client.query(self.api + path), "models", "name")
 
     async def _show(self, model: str) -> dict[str, Any]:
-        return decode_lenient(await self.client.ask(self.api + "/show", msgspec.json.encode({"model": model}))) or {}
+        return decode_lenient(await self.client.query(self.api + "/show", msgspec.json.encode({"model": model}))) or {}
 
 
 class _Line(msgspec.Struct):

@@ -117,7 +117,7 @@ def _tool(function: dict[str, Any]) -> dict[str, Any]:
 class MessagesServer(HttpServer):
     default_base_url = PROVIDER_TYPES["anthropic_messages"].default_address
     models_path = "/v1/models"
-    own_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
+    protocol_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
     key_header, key_format = "x-api-key", "{}"
     takes = frozenset({"temperature"})
 

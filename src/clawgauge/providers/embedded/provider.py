@@ -175,7 +175,7 @@ class Embedded(Provider):
         await self._life.enter_async_context(chat)
         self._shows_tools = True
         with contextlib.suppress(CallFailure):  # it may yet answer what matters
-            able = (decode_lenient(await chat.client.ask(address + "/props")) or {}).get("chat_template_caps")
+            able = (decode_lenient(await chat.client.query(address + "/props")) or {}).get("chat_template_caps")
             # A template that has no place for tools drops them in silence.
             self._shows_tools = not isinstance(able, dict) or able.get("supports_tools") is not False
         return True
