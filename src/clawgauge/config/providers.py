@@ -60,7 +60,7 @@ def _settings(name: str, table: ProviderTable, known: list[str], environ: Enviro
     key_env = table.api_key_env or _find_key_variable(name, kind, table, environ, base_url)
     extra = {name: getattr(table, name) for name in _PASSED_ON} | {"local": bool(table.local)}
     key = environ.get(key_env, "").strip() or None if key_env else None
-    return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, tell=tell, unusable=unusable)
+    return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, notify=tell, unusable=unusable)
 
 
 def _find_key_variable(

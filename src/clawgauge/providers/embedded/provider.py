@@ -161,7 +161,7 @@ class Embedded(Provider):
         """Start the server for this model. It answers once the model is loaded and has run once, so no call is cold."""
         await self.__aexit__()
         self.check_here(model)
-        path = await fetch(self.settings.environ, self.settings.tell) if model == EMBEDDED_MODEL else self._path(model)
+        path = await fetch(self.settings.environ, self.settings.notify) if model == EMBEDDED_MODEL else self._path(model)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 address = await self._start(path.absolute(), model)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import PastCall, Sink
+from clawgauge.providers.base import Sink
+from clawgauge.providers.conversation import PastCall
 from clawgauge.providers.http.errors import (
     MAX_VALUES,
     decode_lenient,
