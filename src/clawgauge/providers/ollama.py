@@ -19,7 +19,7 @@ from clawgauge.providers.http.server import apply_extra_body, label, listed_mode
 from clawgauge.providers.openai.chat import ChatServer, Delta, chat_messages
 from clawgauge.proxies import is_loopback
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import OLLAMA_OPENAI
 from clawgauge.secrets import public_address
 from clawgauge.words import format_bytes, plural
 
@@ -47,10 +47,9 @@ class Ollama(ChatServer):
     No key is needed.
     """
 
-    local = True
-    # `prompt_eval_count` is what was read anew: 0 for a prompt that is all in the cache.
-    counts_cached_input = False
-    default_base_url = PROVIDER_TYPES["ollama_openai"].default_address
+    local = OLLAMA_OPENAI.is_local
+    counts_cached_input = OLLAMA_OPENAI.counts_cached_input
+    default_base_url = OLLAMA_OPENAI.default_address
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)

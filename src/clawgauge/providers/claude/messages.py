@@ -15,7 +15,7 @@ from clawgauge.providers.conversation import PastTurn, conversation
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.events import EventReader
 from clawgauge.providers.http.server import HttpServer, apply_extra_body
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import ANTHROPIC_MESSAGES
 
 # How many tokens of thinking a level may take; they come on top of those of the answer.
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
@@ -120,7 +120,7 @@ class MessagesReader(EventReader):
 class MessagesServer(HttpServer):
     """Anthropic's API, and servers that speak it."""
 
-    default_base_url = PROVIDER_TYPES["anthropic_messages"].default_address
+    default_base_url = ANTHROPIC_MESSAGES.default_address
     models_path = "/v1/models"
     protocol_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
     key_header = "x-api-key"

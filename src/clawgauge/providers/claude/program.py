@@ -14,9 +14,8 @@ from clawgauge.client_limits import client_limit
 from clawgauge.environment import with_proxies
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings, Sampling
-from clawgauge.registry import ANTHROPIC
+from clawgauge.registry import ANTHROPIC, CLAUDE_CODE_CLI
 
-PROGRAM_NAME = "claude"
 QUESTION_TIMEOUT_S = 10.0
 INSTALL_HINT = (
     "install it with `npm install -g @anthropic-ai/claude-code`, or set `command` to its path"
@@ -107,7 +106,7 @@ def find_program(environ: Mapping[str, str], command: str | None = None) -> Path
     Raises `CallFailure` when it is missing or cannot be run.
     """
     search_path = environ.get("PATH", os.defpath)
-    name = command or PROGRAM_NAME
+    name = command or str(CLAUDE_CODE_CLI.program)
     is_path = os.sep in name
     if is_path:
         name = os.fspath(Path(name).expanduser())

@@ -254,11 +254,9 @@ class HttpConnection(asyncio.Protocol):
         """
         if self._end_timer is not None:
             return
-        now_s = self._loop.time()
-        if reply.is_answered:
-            until_s = now_s + DRAIN_S
-        else:
-            until_s = min(now_s + ERROR_BODY_S, self._error_until_s)
+        until_s = self._loop.time() + DRAIN_S
+        if not reply.is_answered:
+            until_s = min(self._loop.time() + ERROR_BODY_S, self._error_until_s)
         self._end_timer = self._loop.call_at(until_s, self._give_up, reply)
 
     def _give_up(self, reply: HttpReply) -> None:

@@ -17,7 +17,7 @@ from clawgauge.providers.http.events import (
     sent_arguments,
 )
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import OPENAI_CHAT
 
 _MAX_ID_CHARS = 200
 _MAX_MS = 1e9
@@ -250,7 +250,7 @@ class ChatServer(HttpServer):
     They differ in where the server is, no more.
     """
 
-    default_base_url = PROVIDER_TYPES["openai_chat"].default_address
+    default_base_url = OPENAI_CHAT.default_address
     sampling_names = {
         "temperature": ("temperature",),
         # OpenAI takes the second alone for its reasoning models.

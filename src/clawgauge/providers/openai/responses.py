@@ -20,7 +20,7 @@ from clawgauge.providers.http.events import (
     sent_arguments,
 )
 from clawgauge.providers.http.server import HttpServer
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import OPENAI_RESPONSES
 
 
 def responses_input(call: Call) -> str | list[dict[str, Any]]:
@@ -306,7 +306,7 @@ def _text(value: Any) -> str:
 class ResponsesServer(HttpServer):
     """Sends a temperature only if asked (reasoning models refuse one), and never a seed."""
 
-    default_base_url = PROVIDER_TYPES["openai_responses"].default_address
+    default_base_url = OPENAI_RESPONSES.default_address
     takes = frozenset({"temperature"})
     sampling_names = {
         "temperature": ("temperature",),
