@@ -101,7 +101,9 @@ class Timeline:
             self._reasonings.append(piece)
             self._reasoning_times_ns.append(at_ns)
 
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_delta(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         self._call_pieces.append(_Piece(at_ns, len(name or "") + len(arguments or "")))
         call = self._calls.get(index)
         if call is None:
@@ -115,7 +117,9 @@ class Timeline:
         if arguments:
             call.arguments.append(arguments)
 
-    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_whole(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         call = self._calls.get(index)
         if call is None:
             self.tool_delta(at_ns, index, name, arguments)
