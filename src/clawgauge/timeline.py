@@ -329,7 +329,8 @@ class Timeline:
         # Between the turns of a task no token is made: the span from first to last is not theirs.
         # Of a native call a server streams the name and the arguments, and none of the tokens
         # around them: how many these are, and when they were made, nobody saw.
-        if len(self._turn_starts) <= 1 and not self._call_pieces and not self._holds_unseen_reasoning(answer_text):
+        has_gaps = len(self._turn_starts) > 1 or bool(self._call_pieces)
+        if not has_gaps and not self._holds_unseen_reasoning(answer_text):
             rate = _tokens_per_s(self._output_tokens or 0, first_share, span_ns)
         return _OutputRate(first_share, rate)
 
