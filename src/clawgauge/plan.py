@@ -22,7 +22,7 @@ from clawgauge.prices import Price, load_prices, vendor_of
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.readings import readings
 from clawgauge.records import CapacityOptions, Job, Prompt, PromptKey, SuiteInfo, Target, share_contexts
-from clawgauge.registry import EMBEDDED_MODEL, PROVIDER_TYPES, find_type
+from clawgauge.registry import CLAUDE_CODE_CLI, EMBEDDED, EMBEDDED_MODEL, OLLAMA_OPENAI, PROVIDER_TYPES, find_type
 from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
@@ -166,9 +166,9 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
     """Patterns expanded by asking servers, or, where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
         # Paid providers never run unasked; it is said that they are there and how to add them.
-        async with plan.provider("ollama_openai") as ollama:
+        async with plan.provider(OLLAMA_OPENAI.name) as ollama:
             probe = await ollama.probe()
-        found = [Target("ollama_openai", model.name) for model in probe.models if model.kind == "chat"]
+        found = [Target(OLLAMA_OPENAI.name, model.name) for model in probe.models if model.kind == "chat"]
         if found:
             tell(f"no target named: taking {plural(len(found), 'chat model')} of Ollama at {probe.address}")
         else:
@@ -180,9 +180,10 @@ async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) ->
                 continue
             if provider_type.suggested_model and paid.api_key:
                 tell(f"{paid.api_key_env} is set: add {vendor.title} with -t {name}:MODEL (costs money)")
-        if shutil.which("claude", path=plan.environ.get("PATH", "")):
-            tell("the claude CLI is here: add it with -t claude_code_cli:MODEL (uses your plan or key)")
-        return apply_patterns([*map(TargetPattern, found or [Target("embedded", EMBEDDED_MODEL)]), *patterns], {})
+        if shutil.which(str(CLAUDE_CODE_CLI.program), path=plan.environ.get("PATH", "")):
+            name = CLAUDE_CODE_CLI.name
+            tell(f"the claude CLI is here: add it with -t {name}:MODEL (uses your plan or key)")
+        return apply_patterns([*map(TargetPattern, found or [Target(EMBEDDED.name, EMBEDDED_MODEL)]), *patterns], {})
     listed: dict[str, list[str]] = {}
     for pattern in patterns:
         name, label = pattern.target.provider, pattern.target.label

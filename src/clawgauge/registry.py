@@ -2,8 +2,8 @@
 
 Whatever has to know something of a kind of provider reads it here: how it is made, whose key it
 takes, where it runs, how it is billed, and what OpenClaw and LiteLLM call it. To add a provider,
-write its class and its entry. A plug-in has no entry: what is not known of it has the defaults of
-`UNKNOWN`.
+write its class and its entry here; nothing else has a list of them. A plug-in has no entry: what is
+not known of it has the defaults of `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ EMBEDDED_MODEL = "smollm2-135m"
 """The model that comes with clawgauge, as the type `embedded` calls it."""
 
 OLLAMA_PORT = 11434
+DEFAULT_CHAT_SERVER = "llamacpp"
+"""The local server that `openai_chat` means where it has no address of its own."""
 # Where chat servers on the user's machine listen unless they are told otherwise. This is the only
 # list of such addresses: `config/local_servers.py` says who looks at them, and how a user names
 # others.
 CHAT_SERVER_ADDRESSES = {
-    "llamacpp": "http://localhost:8080/v1",
+    DEFAULT_CHAT_SERVER: "http://localhost:8080/v1",
     "lmstudio": "http://localhost:1234/v1",
     "vllm": "http://localhost:8000/v1",
 }
@@ -95,6 +97,22 @@ class ProviderType:
     reports_cost: bool = False
     """Whether it says itself what a call cost, once it is made."""
     is_ollama: bool = False
+    program: str | None = None
+    """The program of the user's that it runs."""
+    is_own_server: bool = False
+    """Whether this program starts its server itself, for as long as a run takes.
+
+    It can be asked any model file, what it is sent stays on this machine, and nothing can call it
+    after the run.
+    """
+    own_settings: frozenset[str] = frozenset()
+    """The keys of its table that no other type takes."""
+    default_context: int | None = None
+    """How many tokens fit a model's window where its table names no `context`, if it decides."""
+    takes_thinking: bool = True
+    """Whether a thinking level does anything."""
+    counts_cached_input: bool = True
+    """Whether the input tokens it reports have in them what came from its cache."""
     finds_models: bool = True
     """Whether its list is searched for a model that is named without a provider."""
     suggested_model: str | None = None
@@ -103,7 +121,14 @@ class ProviderType:
     """What OpenClaw calls its protocol."""
     openclaw_vendor: bool = False
     """Whether OpenClaw has a provider of its own for the vendor's address."""
+    openclaw_runtime: str | None = None
+    """What OpenClaw calls the runtime, where it does not reach the models over a protocol."""
     litellm_prefix: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its models run on the user's machine unless its address says otherwise."""
+        return self.location is Location.LOCAL
 
     @property
     def is_billed_by_address(self) -> bool:
@@ -111,73 +136,90 @@ class ProviderType:
         return self.vendor is not None and self.uses_vendor_variables
 
 
+ANTHROPIC_MESSAGES = ProviderType(
+    name="anthropic_messages",
+    factory="clawgauge.providers.claude.messages:MessagesServer",
+    vendor=ANTHROPIC,
+    uses_vendor_variables=True,
+    default_address=f"https://{ANTHROPIC.host}",
+    suggested_model="claude-haiku-4-5",
+    openclaw_api="anthropic-messages",
+    openclaw_vendor=True,
+    litellm_prefix="anthropic/",
+)
+CLAUDE_CODE_CLI = ProviderType(
+    name="claude_code_cli",
+    factory="clawgauge.providers.claude.provider:ClaudeCodeCli",
+    vendor=ANTHROPIC,
+    location=Location.REMOTE,
+    reports_cost=True,
+    finds_models=False,  # it lists none
+    suggested_model="claude-haiku-4-5",
+    program="claude",
+    openclaw_runtime="claude-cli",
+)
+EMBEDDED = ProviderType(
+    name="embedded",
+    factory="clawgauge.providers.embedded.provider:Embedded",
+    location=Location.LOCAL,
+    is_own_server=True,
+    own_settings=frozenset({"chat_template_file"}),
+    default_context=4096,
+    takes_thinking=False,
+)
+OLLAMA = ProviderType(
+    name="ollama",
+    factory="clawgauge.providers.ollama:OllamaNative",
+    default_address=f"http://localhost:{OLLAMA_PORT}",
+    location=Location.LOCAL,
+    is_ollama=True,
+    finds_models=False,  # those of `ollama_openai` again
+    openclaw_api="ollama",
+    litellm_prefix="ollama_chat/",
+    own_settings=frozenset({"keep_alive"}),
+    # `prompt_eval_count` is what was read anew: 0 for a prompt that is all in the cache.
+    counts_cached_input=False,
+)
+OLLAMA_OPENAI = ProviderType(
+    name="ollama_openai",
+    factory="clawgauge.providers.ollama:Ollama",
+    default_address=f"http://localhost:{OLLAMA_PORT}/v1",
+    location=Location.LOCAL,
+    is_ollama=True,
+    openclaw_api="openai-completions",
+    # LiteLLM's word for any server that speaks OpenAI's protocol at `api_base`.
+    litellm_prefix="openai/",
+    counts_cached_input=False,
+)
+OPENAI_CHAT = ProviderType(
+    name="openai_chat",
+    factory="clawgauge.providers.openai.chat:ChatServer",
+    vendor=OPENAI,
+    uses_vendor_variables=True,
+    is_any_server=True,
+    default_address=CHAT_SERVER_ADDRESSES[DEFAULT_CHAT_SERVER],
+    openclaw_api="openai-completions",
+    litellm_prefix="openai/",
+)
+OPENAI_RESPONSES = ProviderType(
+    name="openai_responses",
+    factory="clawgauge.providers.openai.responses:ResponsesServer",
+    vendor=OPENAI,
+    uses_vendor_variables=True,
+    default_address=f"https://{OPENAI.host}/v1",
+    suggested_model="gpt-5-mini",
+    openclaw_api="openai-responses",
+    openclaw_vendor=True,
+    litellm_prefix="openai/responses/",
+)
 _TYPES = (
-    ProviderType(
-        name="anthropic_messages",
-        factory="clawgauge.providers.claude.messages:MessagesServer",
-        vendor=ANTHROPIC,
-        uses_vendor_variables=True,
-        default_address=f"https://{ANTHROPIC.host}",
-        suggested_model="claude-haiku-4-5",
-        openclaw_api="anthropic-messages",
-        openclaw_vendor=True,
-        litellm_prefix="anthropic/",
-    ),
-    ProviderType(
-        name="claude_code_cli",
-        factory="clawgauge.providers.claude.provider:ClaudeCodeCli",
-        vendor=ANTHROPIC,
-        location=Location.REMOTE,
-        reports_cost=True,
-        finds_models=False,  # it lists none
-        suggested_model="claude-haiku-4-5",
-    ),
-    ProviderType(
-        name="embedded",
-        factory="clawgauge.providers.embedded.provider:Embedded",
-        location=Location.LOCAL,
-    ),
-    ProviderType(
-        name="ollama",
-        factory="clawgauge.providers.ollama:OllamaNative",
-        default_address=f"http://localhost:{OLLAMA_PORT}",
-        location=Location.LOCAL,
-        is_ollama=True,
-        finds_models=False,  # those of `ollama_openai` again
-        openclaw_api="ollama",
-        litellm_prefix="ollama_chat/",
-    ),
-    ProviderType(
-        name="ollama_openai",
-        factory="clawgauge.providers.ollama:Ollama",
-        default_address=f"http://localhost:{OLLAMA_PORT}/v1",
-        location=Location.LOCAL,
-        is_ollama=True,
-        openclaw_api="openai-completions",
-        # LiteLLM's word for any server that speaks OpenAI's protocol at `api_base`.
-        litellm_prefix="openai/",
-    ),
-    ProviderType(
-        name="openai_chat",
-        factory="clawgauge.providers.openai.chat:ChatServer",
-        vendor=OPENAI,
-        uses_vendor_variables=True,
-        is_any_server=True,
-        default_address=CHAT_SERVER_ADDRESSES["llamacpp"],
-        openclaw_api="openai-completions",
-        litellm_prefix="openai/",
-    ),
-    ProviderType(
-        name="openai_responses",
-        factory="clawgauge.providers.openai.responses:ResponsesServer",
-        vendor=OPENAI,
-        uses_vendor_variables=True,
-        default_address=f"https://{OPENAI.host}/v1",
-        suggested_model="gpt-5-mini",
-        openclaw_api="openai-responses",
-        openclaw_vendor=True,
-        litellm_prefix="openai/responses/",
-    ),
+    ANTHROPIC_MESSAGES,
+    CLAUDE_CODE_CLI,
+    EMBEDDED,
+    OLLAMA,
+    OLLAMA_OPENAI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
 )
 PROVIDER_TYPES = {provider_type.name: provider_type for provider_type in _TYPES}
 UNKNOWN = ProviderType(name="unknown")

@@ -101,7 +101,9 @@ class Timeline:
             self._reasonings.append(piece)
             self._reasoning_times_ns.append(at_ns)
 
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_delta(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         self._call_pieces.append(_Piece(at_ns, len(name or "") + len(arguments or "")))
         call = self._calls.get(index)
         if call is None:
@@ -115,7 +117,9 @@ class Timeline:
         if arguments:
             call.arguments.append(arguments)
 
-    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_whole(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         call = self._calls.get(index)
         if call is None:
             self.tool_delta(at_ns, index, name, arguments)
@@ -325,7 +329,8 @@ class Timeline:
         # Between the turns of a task no token is made: the span from first to last is not theirs.
         # Of a native call a server streams the name and the arguments, and none of the tokens
         # around them: how many these are, and when they were made, nobody saw.
-        if len(self._turn_starts) <= 1 and not self._call_pieces and not self._holds_unseen_reasoning(answer_text):
+        has_gaps = len(self._turn_starts) > 1 or bool(self._call_pieces)
+        if not has_gaps and not self._holds_unseen_reasoning(answer_text):
             rate = _tokens_per_s(self._output_tokens or 0, first_share, span_ns)
         return _OutputRate(first_share, rate)
 

@@ -155,7 +155,7 @@ def test_the_nth_socket_that_cannot_be_had(nth: int, tmp_path: Path, monkeypatch
     with server, monkeypatch.context() as patch:
         server.reply_with(Text("yes"))
         refuse_sockets(patch, errno.EMFILE, when)
-        patch.setattr("clawgauge.providers.http.server._CLOSING_SERVERS", frozenset({"", "llama.cpp"}))
+        patch.setattr("clawgauge.providers.http.client._CLOSING_SERVERS", frozenset({"", "llama.cpp"}))
         clock = WaitingClock()
         records = ask(tmp_path, server.v1_url, n_prompts=6, clock=clock)
     failures = [record["failure_type"] for record in records]

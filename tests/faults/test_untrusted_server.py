@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.providers.base import Call, ProviderSettings, create_provider
-from clawgauge.providers.http.connection import Wire
-from clawgauge.providers.http.server import HttpClient
+from clawgauge.providers.http.client import HttpClient
+from clawgauge.providers.http.connection import HttpConnection
 from clawgauge.timeline import Timeline
 from faults.peak_memory import clawgauge_measured
 from support.command import chat_config, write_suite
@@ -61,7 +61,7 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
                 monkeypatch.setenv("http_proxy", address)
-                monkeypatch.setattr("clawgauge.providers.http.server._find_proxy", lambda *_: address)
+                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
             yield server
 
     return opened
@@ -287,17 +287,17 @@ class Dawdling:
 @pytest.fixture
 def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
     state = Dawdling()
-    open_wire = HttpClient._open_wire
+    open_connection = HttpClient._open_connection
 
-    async def opened(self: HttpClient) -> Wire:
-        wire = await open_wire(self)
+    async def opened(self: HttpClient) -> HttpConnection:
+        connection = await open_connection(self)
         state.n_opened += 1
         async with asyncio.timeout(PATIENCE_S):
-            while state.n_opened <= state.n_early and not wire.unasked():  # noqa: ASYNC110
+            while state.n_opened <= state.n_early and not connection.unasked():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-        return wire
+        return connection
 
-    monkeypatch.setattr(HttpClient, "_open_wire", opened)
+    monkeypatch.setattr(HttpClient, "_open_connection", opened)
     return state
 
 
@@ -399,7 +399,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
     with RawServer(converse) as proxy:
         address = f"http://us%65r:p%40ss@127.0.0.1:{proxy.port}"
         monkeypatch.setenv("http_proxy", address)
-        monkeypatch.setattr("clawgauge.providers.http.server._find_proxy", lambda *_: address)
+        monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
         key = {"api_key": "sk-canary-7f3a9c51", "api_key_env": "K"}
         _, failure = attempt("openai_chat", "https://model.invalid/v1", settings=key)
     assert failure is not None and failure.failure_type == failure_type

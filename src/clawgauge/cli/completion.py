@@ -20,7 +20,7 @@ from clawgauge.cli.files import configured_runs_dir
 from clawgauge.cli.process import DONE
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal import list_runs
-from clawgauge.registry import EMBEDDED_MODEL
+from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL
 from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 
@@ -71,7 +71,7 @@ def _runs(**_: object) -> list[str]:
 
 def _targets(**_: object) -> list[str]:
     """What was asked before: to look for servers would take longer than a key is pressed."""
-    found = {f"embedded:{EMBEDDED_MODEL}": None}
+    found = {f"{EMBEDDED.name}:{EMBEDDED_MODEL}": None}
     for path in _folders()[:20]:
         with suppress(ClawgaugeError, OSError):
             config = Run.open(path).config

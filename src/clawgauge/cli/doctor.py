@@ -18,6 +18,7 @@ from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.embedded.provider import fetch
 from clawgauge.records import ProviderProbe
+from clawgauge.registry import EMBEDDED, OPENAI, OPENAI_CHAT
 from clawgauge.secrets import mask_strings
 from clawgauge.words import list_names
 
@@ -45,10 +46,10 @@ def execute(arguments: argparse.Namespace) -> int:
     redact = keep_secrets(find_secrets(settings, environ))
     configured = configuration.withheld["providers"] | set(configuration.providers)
     probes = []
-    # The bare `openai_chat` type has no address of its own unless one was given.
-    if settings["openai_chat"].base_url is None and "openai_chat" not in configured:
-        setting = settings.pop("openai_chat")
-        why = "not checked: it has no address (OPENAI_BASE_URL, or base_url in clawgauge.toml)"
+    # The bare type has no address of its own unless one was given.
+    if settings[OPENAI_CHAT.name].base_url is None and OPENAI_CHAT.name not in configured:
+        setting = settings.pop(OPENAI_CHAT.name)
+        why = f"not checked: it has no address ({OPENAI.address_variable}, or base_url in clawgauge.toml)"
         probes = [ProviderProbe(provider=setting.name, reachable=False, detail=why)]
     if arguments.nodes:
         from clawgauge.fleet.driver import probe_nodes
@@ -69,7 +70,7 @@ def _lines(probe: ProviderProbe) -> str:
     named = f"{probe.provider} {probe.version}" if probe.version else probe.provider
     lines = [f"{mark}{named}{f' at {probe.address}' if probe.address else ''}: {probe.detail}"]
     names = [model.name + (" (loaded)" if model.name in probe.loaded_models else "") for model in probe.models]
-    if names and probe.provider != "embedded":
+    if names and probe.provider != EMBEDDED.name:
         lines.append(f"      models: {list_names(names, 12)}")
     if probe.hint and probe.hint not in probe.detail:
         lines.append(f"      → {probe.hint}")

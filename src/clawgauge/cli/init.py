@@ -22,7 +22,7 @@ from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable, place_of, read_trusted, write_trusted
 from clawgauge.errors import ConfigError
 from clawgauge.records import ProviderProbe
-from clawgauge.registry import EMBEDDED_MODEL, PROVIDER_TYPES
+from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL, OLLAMA_OPENAI, OPENAI_CHAT, PROVIDER_TYPES
 from clawgauge.words import list_names, plural
 
 _MAX_TARGETS = 8
@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{path} is there already: edit it, or write it anew with --force")
     servers = {}
     for name, address in local_servers(environ).items():
-        servers[name] = ProviderTable(type="openai_chat", base_url=address, local=True)
+        servers[name] = ProviderTable(type=OPENAI_CHAT.name, base_url=address, local=True)
     settings = provider_settings(Configuration(providers=servers), environ, tell)
     redact = keep_secrets(find_secrets(settings, environ))
     # A key is found here, whether or not its vendor can be reached just now.
@@ -67,14 +67,14 @@ def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, P
     """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
     found = {probe.provider: probe for probe in probes}
     listed = [(name, model) for name, probe in found.items() for model in probe.models if model.kind == "chat"]
-    free = {*servers, "ollama_openai"}
+    free = {*servers, OLLAMA_OPENAI.name}
     local = [f"{name}:{model.name}" for name, model in listed if name in free and model.name.isprintable()]
     paid = []
     for name, provider_type in PROVIDER_TYPES.items():
         if provider_type.suggested_model is not None and name in found:
             paid.append(f"{name}:{provider_type.suggested_model}")
     lines = ["# What `clawgauge run` does when nothing else is said. An option on the command line wins.", "", "[run]"]
-    named = local[:_MAX_TARGETS] or [f"embedded:{EMBEDDED_MODEL}"]
+    named = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]
     lines += ["targets = [", *(f"  {_quoted(target)}," for target in named)]
     lines += [f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid]
     lines += ["]", _REST]
@@ -82,6 +82,10 @@ def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, P
         lines.insert(0, f"# {plural(len(local) - _MAX_TARGETS, 'more model')} can be had: clawgauge doctor names them.")
     for name, table in servers.items():
         if name in found:
-            lines += [f"[providers.{name}]", 'type = "openai_chat"', f"base_url = {_quoted(table.base_url or '')}"]
+            lines += [
+                f"[providers.{name}]",
+                f'type = "{OPENAI_CHAT.name}"',
+                f"base_url = {_quoted(table.base_url or '')}",
+            ]
             lines += ["local = true", ""]
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from clawgauge.prices import host_of
 from clawgauge.providers.base import ProviderSettings, create_provider, unknown_provider
 from clawgauge.proxies import is_loopback
 from clawgauge.records import THINKING_LEVELS, ProviderProbe, Target
-from clawgauge.registry import find_type
+from clawgauge.registry import OPENAI_CHAT, find_type
 from clawgauge.reports.clean import clean_cell
 from clawgauge.suites.draw import estimate_tokens
 from clawgauge.words import format_bytes, list_names, plural
@@ -94,7 +94,7 @@ async def find_providers(texts: Sequence[str], settings: Mapping[str, ProviderSe
             wrong.append(f"target {text!r} {nobody}{word_nearest(model, every) or f'; {EXAMPLE}'}")
             if ":" in text:
                 header = f"[providers.{json.dumps(first, ensure_ascii=False)}]"
-                table = ["for a server of your own put into clawgauge.toml:", header, 'type = "openai_chat"']
+                table = ["for a server of your own put into clawgauge.toml:", header, f'type = "{OPENAI_CHAT.name}"']
                 table.append('base_url = "http://localhost:8000/v1"')
     if wrong:
         raise TargetError(wrong[0], [*wrong[1:], *table])
@@ -123,8 +123,11 @@ def refuse_wrong_names(
         try:
             plan.provider(target.provider).check_here(target.model)
             failure, kind = ended.get(target), plan.providers[target.provider].type
-            # A file that the embedded server cannot load has the right name.
-            if failure and failure.failure_type in (_BY_NAME - {"model_not_found"} if kind == "embedded" else _BY_NAME):
+            wrong_names = _BY_NAME
+            if find_type(kind).is_own_server:
+                # A file that our own server cannot load has the right name.
+                wrong_names = _BY_NAME - {"model_not_found"}
+            if failure and failure.failure_type in wrong_names:
                 raise failure
         except CallFailure as failure:
             models = probes[target.provider].models if target.provider in probes else []
@@ -151,7 +154,7 @@ async def look_ahead(plan: Plan, targets: Sequence[Target], tell: Tell) -> dict[
             # Of the first its own call, which comes at once, will say it.
             down = "; ".join(filter(None, (probe.detail, probe.hint)))
             doubts = [wrong.get(target, down)] if target != targets[0] else []
-        elif model is None and names and setting.type != "embedded":  # that can be asked any file
+        elif model is None and names and not find_type(setting.type).is_own_server:  # that can be asked any file
             doubts = [f"not on the server's list, asked anyway{word_nearest(target.model, names)}"]
         elif model is not None:
             if model.takes_tools is False and n_offering:
@@ -197,4 +200,4 @@ def _stays_here(plan: Plan, target: Target) -> bool:
     address = settings.base_url or str(plan.provider(target.provider).describe().get("base_url") or "")
     keyless = settings.api_key_env is None and settings.api_key is None and "@" not in address
     here = is_loopback(host_of(address)) and not target.model.endswith(("-cloud", ":cloud"))
-    return settings.type == "embedded" or (keyless and here)
+    return find_type(settings.type).is_own_server or (keyless and here)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from clawgauge.errors import ConfigError
-from clawgauge.registry import CHAT_SERVER_ADDRESSES, PROVIDER_TYPES
+from clawgauge.registry import CHAT_SERVER_ADDRESSES, DEFAULT_CHAT_SERVER, PROVIDER_TYPES
 
 VARIABLE = "CLAWGAUGE_LOCAL_SERVERS"
 NOWHERE = "none"
@@ -33,9 +33,10 @@ def local_servers(environ: Mapping[str, str]) -> dict[str, str]:
         name, _, address = entry.strip().partition("=")
         is_free_name = _SERVER_NAME.fullmatch(name) is not None and name not in PROVIDER_TYPES
         if not is_free_name or name in servers or not is_http_address(address):
+            example = f"{DEFAULT_CHAT_SERVER}={CHAT_SERVER_ADDRESSES[DEFAULT_CHAT_SERVER]}"
             raise ConfigError(
                 f"{VARIABLE} is not a list of servers: give NAME=ADDRESS, separated by commas, like "
-                f"llamacpp={CHAT_SERVER_ADDRESSES['llamacpp']}, or the word {NOWHERE}, or unset it"
+                f"{example}, or the word {NOWHERE}, or unset it"
             )
         servers[name] = address
     return servers

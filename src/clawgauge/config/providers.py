@@ -14,7 +14,14 @@ from clawgauge.environment import secrets_of_address, secrets_of_settings, secre
 from clawgauge.errors import ConfigError, TargetError
 from clawgauge.providers.base import ProviderSettings, provider_types, unknown_provider
 from clawgauge.records import THINKING_LEVELS, Target
-from clawgauge.registry import OLLAMA_PORT, PROVIDER_TYPES, find_type
+from clawgauge.registry import (
+    DEFAULT_CHAT_SERVER,
+    OLLAMA_PORT,
+    OPENAI,
+    OPENAI_CHAT,
+    PROVIDER_TYPES,
+    find_type,
+)
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
@@ -45,22 +52,23 @@ def provider_settings(
 def _settings(name: str, table: ProviderTable, known: list[str], environ: Environ, tell: Tell) -> ProviderSettings:
     kind, place = table.type or name, f"[providers.{name}]"
     if kind not in known:
-        hint = "" if table.type else '; add type = "openai_chat"'
+        hint = "" if table.type else f'; add type = "{OPENAI_CHAT.name}"'
         raise ConfigError(f"{place}: {unknown_provider(kind, known)}{hint}")
     if ":" in name or not name.strip():
         raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
     if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
         how = "put the key into a variable and write that variable's name"
         raise ConfigError(f"{place}: api_key_env is not the name of an environment variable; {how}")
-    if table.chat_template_file is not None and kind != "embedded":
+    own_settings = find_type(kind).own_settings
+    if table.chat_template_file is not None and "chat_template_file" not in own_settings:
         raise ConfigError(f"{place}: chat_template_file is for the embedded server; {kind} has its own")
-    if table.keep_alive is not None and kind != "ollama":
+    if table.keep_alive is not None and "keep_alive" not in own_settings:
         raise ConfigError(f'{place}: keep_alive is for Ollama\'s own API, type = "ollama"; {kind} takes none')
     base_url, unusable = _find_address(name, kind, table, environ)
     key_env = table.api_key_env or _find_key_variable(name, kind, table, environ, base_url)
     extra = {name: getattr(table, name) for name in _PASSED_ON} | {"local": bool(table.local)}
     key = environ.get(key_env, "").strip() or None if key_env else None
-    return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, tell=tell, unusable=unusable)
+    return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, notify=tell, unusable=unusable)
 
 
 def _find_key_variable(
@@ -119,10 +127,10 @@ def _find_replaced_default(environ: Environ) -> tuple[str | None, str | None]:
         servers = local_servers.local_servers(environ)
     except ConfigError as fault:
         return None, str(fault)
-    if "llamacpp" in servers:
-        return servers["llamacpp"], None
-    how = "set OPENAI_BASE_URL, or give it a base_url in clawgauge.toml"
-    return None, f"openai_chat has no address, because {local_servers.VARIABLE} names no llamacpp: {how}"
+    if DEFAULT_CHAT_SERVER in servers:
+        return servers[DEFAULT_CHAT_SERVER], None
+    why = f"{OPENAI_CHAT.name} has no address, because {local_servers.VARIABLE} names no {DEFAULT_CHAT_SERVER}"
+    return None, f"{why}: set {OPENAI.address_variable}, or give it a base_url in clawgauge.toml"
 
 
 def ollama_base_url(environ: Environ) -> str | None:

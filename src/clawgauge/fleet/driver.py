@@ -35,7 +35,7 @@ from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling,
 from clawgauge.proxies import is_loopback
 from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
 from clawgauge.records.result import as_count
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import OLLAMA_OPENAI, PROVIDER_TYPES, find_type
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
 from clawgauge.runner.context import Observer
@@ -80,7 +80,7 @@ class Elsewhere(Provider):
     def check_here(self, model: str) -> None:
         """An Ollama lists all it has: what it has not is not asked."""
         listed = {one.name.removesuffix(":latest") for one in self._facts.probe.models}
-        if self.settings.type.startswith("ollama") and listed and model.removesuffix(":latest") not in listed:
+        if find_type(self.settings.type).is_ollama and listed and model.removesuffix(":latest") not in listed:
             raise CallFailure("skipped_unavailable", "model_not_found", f"no model {model!r} on {self._member.name}")
 
     def describe(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, P
 def spell_out(plan: Plan, texts: Sequence[str]) -> list[str]:
     """Targets on the nodes, with every one that a `*` stands for."""
     ours, spelled = [name for name, one in plan.providers.items() if one.make is not None], []
-    for text in texts or ["*.ollama_openai:*"]:
+    for text in texts or [f"*.{OLLAMA_OPENAI.name}:*"]:
         provider, _, model = text.removeprefix("!").partition(":")
         if not (names := fnmatch.filter(ours, provider)):
             raise TargetError(f"target {text!r} is on none of the nodes, which have {', '.join(ours)}")

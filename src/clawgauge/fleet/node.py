@@ -37,6 +37,7 @@ from clawgauge.journal.disk import INVENTORY, KEY_WITHHELD, Directory, clean
 from clawgauge.journal.folder import RunFolder, RunLock
 from clawgauge.plan import Evidence, OpenWork, Plan
 from clawgauge.records import Event, ProviderProbe, Result, Target
+from clawgauge.registry import OPENAI_CHAT
 from clawgauge.runner.agenda import tier_pool
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
@@ -149,7 +150,7 @@ class Node:
         """What every provider here says of itself, and why one cannot be had."""
         seen, mask = [], SecretMask(plan.secrets).mask
         for name, settings in plan.providers.items():
-            if name == "openai_chat" and settings.base_url is None:
+            if name == OPENAI_CHAT.name and settings.base_url is None:
                 continue  # the bare type has no address of its own unless one was given
             try:
                 async with plan.provider(name) as provider:

@@ -1,32 +1,38 @@
-"""The whole contract between the runner and a provider: one attempt at one call; and how a provider is found by name.
+"""The whole contract between the runner and a provider, and how a provider is found by its type.
 
-A plug-in, found through the `clawgauge.providers` entry points, is an equal. Those of this package are in `registry`,
-which spares the common case a search through every installed package: that takes longer than all else a dry run does.
+A provider makes one attempt at one call and reports what it sees to a `Sink`. A plug-in, found
+through the `clawgauge.providers` entry points, is an equal of those of this package. Those are in
+`registry`, which spares the common case a search through every installed package: that takes longer
+than all else a dry run does.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
-import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
-from clawgauge.records import Message, ModelInfo, Prompt, ProviderProbe, RunOptions, Target, ToolInvocation
+from clawgauge.records import (
+    Message,
+    ModelInfo,
+    Prompt,
+    ProviderProbe,
+    RunOptions,
+    Target,
+    ToolInvocation,
+)
 from clawgauge.registry import PROVIDER_TYPES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "clawgauge.providers"
-_UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +50,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask. `max_tokens`, `temperature` and `seed` are sent only where not None. `messages` came before the
-    prompt, which is empty where they end with the results of tools. `history` is what has passed since the prompt; the
-    model is to go on from there. `world` and `max_turns` are for a provider that runs a whole task by itself
-    (`Provider.runs_tasks`) and are None for any other."""
+    """One request to a model."""
 
     model: str
     prompt: str
+    """Empty where `messages` end with the results of tools."""
     system: str | None = None
     thinking_level: str | None = None
     max_tokens: int | None = None
+    """This, `temperature` and `seed` are sent only where not None."""
     temperature: float | None = None
     seed: int | None = None
     stream: bool = True
@@ -62,91 +67,48 @@ class Call:
     tool_choice: Any = None
     response_format: Mapping[str, Any] | None = None
     history: tuple[Turn, ...] = ()
+    """What has passed since the prompt; the model is to go on from there."""
     world: Mapping[str, Any] | None = None
+    """The simulated machine of a task, for a provider that runs tasks itself; None for others."""
     max_turns: int | None = None
+    """How often the model may be asked in a task, for a provider that runs tasks itself."""
     messages: Sequence[Message] = ()
+    """The conversation before the prompt."""
 
 
 class Sampling(NamedTuple):
     """The sampling values of one request, as they go on the wire; None is a value that is not sent.
 
-    The names are those of config.json's `sampling`, whatever a protocol calls them."""
+    The names are those of config.json's `sampling`, whatever a protocol calls them.
+    """
 
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
 
 
-class PastCall(NamedTuple):
-    id: str
-    name: str
-    arguments: dict[str, Any]
-    answer: str
-
-
-class PastTurn(NamedTuple):
-    """An earlier turn of the model, as it is sent back to it."""
-
-    text: str
-    calls: list[PastCall]
-    reasoning: str = ""
-    replay: object = None
-
-
-def conversation(call: Call) -> Iterator[str | PastTurn]:
-    """Everything in order: the messages before the prompt, the prompt, the turns since. The ids are ours: servers
-    differ in what they send, some send none, and one family takes nothing but nine letters and digits. They are counted
-    from the start, so a call keeps its id in every later request."""
-    ids = (f"call{number:05d}" for number in count(1))
-    offered = {name.lower(): name for name in (tool["function"]["name"] for tool in call.tools)}
-
-    def past(calls: Iterable[tuple[str, Any]], answers: Iterable[str]) -> list[PastCall]:
-        made = []
-        for (name, arguments), answer in zip(calls, answers, strict=False):
-            # As it was offered; a name the model made up is sent as servers accept names, or they refuse the request.
-            name = offered.get(name.lower()) or _UNSENDABLE.sub("_", name)[:_NAME_CHARS] or "unnamed"
-            # Malformed ones go back as none: servers that parse them again would refuse the request, and the answer
-            # beside them tells the model what was wrong.
-            made.append(PastCall(next(ids), name, arguments if isinstance(arguments, dict) else {}, answer))
-        return made
-
-    for index, message in enumerate(call.messages):
-        if message.role == "user":
-            yield message.content
-        elif message.role == "assistant":
-            results = takewhile(lambda after: after.role == "tool", call.messages[index + 1 :])
-            calls = past(((one.name, one.arguments) for one in message.calls), (one.content for one in results))
-            yield PastTurn(message.content, calls)
-    if call.prompt or not call.messages:
-        yield call.prompt
-    for turn in call.history:
-        made = [(invocation.name, invocation.arguments) for invocation in turn.calls]
-        yield PastTurn(
-            text=turn.text,
-            calls=past(made, turn.answers),
-            reasoning=turn.reasoning,
-            replay=turn.replay,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """How to reach a provider. `api_key` never leaves memory; `api_key_env` is the name a user may be shown. `tell`
-    says a line to the person waiting (a download, a slow start); it is not a log. `unusable` says why this provider
-    cannot be had: whoever asks for it is told so, and everybody else is left in peace. `make` stands in for the type's
-    own `create`, where what is asked is not here."""
+    """How to reach a provider."""
 
     name: str
+    """What it is called in targets and records: its table's name, or its type."""
     type: str
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    """It never leaves memory."""
     api_key_env: str | None = None
+    """The name of the key's variable, which a user may be shown."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """What its table says beyond that: `extra_body`, `context` and others."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     concurrency: int = 1
-    tell: Callable[[str], None] = field(default=lambda _line: None, repr=False)
+    notify: Callable[[str], None] = field(default=lambda _line: None, repr=False)
+    """Shows a line to the person waiting (a download, a slow start); it is not a log."""
     unusable: str | None = None
+    """Why this provider cannot be had. Only who asks for it is told."""
     make: Callable[[ProviderSettings], Provider] | None = field(default=None, repr=False)
+    """Makes the provider instead of its type's class, where what is asked is on another machine."""
 
 
 class Sink(Protocol):
@@ -171,13 +133,17 @@ class Sink(Protocol):
     def reasoning(self, at_ns: int, piece: str) -> None:
         """A piece of a separate reasoning channel."""
 
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_delta(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         """A piece of a native tool call.
 
         Pieces of one call share an index. `name` is its whole name, once; None is what is not said.
         """
 
-    def tool_whole(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_whole(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         """A native tool call as the server sums it up, which replaces its pieces so far."""
 
     def turn(self) -> None:
@@ -243,45 +209,69 @@ class Sink(Protocol):
 
 
 class Provider(AbstractAsyncContextManager["Provider"]):
-    """One way to reach models: write `attempt`, and the rest has defaults for a plain remote server.
+    """One way to reach models: write `attempt`. The rest has defaults for a plain remote server.
 
-    An async context manager: entering may start things, leaving must stop them all. `local` tells whether the model
-    runs on the user's own machine: temperature 0 is then the default and cold starts are marked. `streams` tells
-    whether first-token times can be had, `takes` which sampling options can be sent at all, and `takes_thinking`
-    whether a thinking level does anything. `runs_tasks` tells that a task with its `world` is run inside one attempt;
-    otherwise the runner asks turn by turn. `descriptors_per_call` is what a call in flight keeps open, so that no more
-    of them are made than this machine can hold. A reply may have `default_max_tokens` where neither the user nor the
-    prompt says how many; of the models in `fixed_max_tokens` it has those, whatever a prompt says. `default_context` is
-    how many tokens fit a model's window, where the provider decides that. `cannot_send` names what of a prompt would
-    be lost (`tool_choice`, `response_format`): prompts that need it are not asked. `counts_cached_input` tells whether
-    `input_tokens` has in it what the server had in its cache: if not, a low count says nothing of what was sent."""
+    An async context manager: entering may start things, leaving must stop them all.
+    """
 
-    local = runs_tasks = False
-    streams = takes_thinking = True
-    counts_cached_input = True
+    local: bool = False
+    """Whether the model runs on the user's own machine.
+
+    Temperature 0 is then the default, and cold starts are marked.
+    """
+    streams: bool = True
+    """Whether first-token times can be had."""
+    runs_tasks: bool = False
+    """Whether a task with its `world` is run inside one attempt; else the runner asks by turns."""
     takes: frozenset[str] = frozenset({"temperature", "seed"})
-    default_max_tokens = 1024
-    fixed_max_tokens: Mapping[str, int] = {}
-    default_context: int | None = None
+    """Which sampling options can be sent at all."""
+    takes_thinking: bool = True
+    """Whether a thinking level does anything."""
     cannot_send: frozenset[str] = frozenset()
-    descriptors_per_call = 1
+    """What of a prompt would be lost: `tool_choice`, `response_format`.
+
+    Prompts that need it are not asked.
+    """
+    default_max_tokens: int = 1024
+    """How many tokens a reply may have where neither the user nor the prompt says how many."""
+    fixed_max_tokens: Mapping[str, int] = {}
+    """How many tokens a reply of these models has, whatever a prompt says."""
+    default_context: int | None = None
+    """How many tokens fit a model's window, where the provider decides that."""
+    counts_cached_input: bool = True
+    """Whether `input_tokens` has in it what the server had in its cache.
+
+    If not, a low count says nothing of what was sent.
+    """
+    descriptors_per_call: int = 1
+    """How many file descriptors a call in flight keeps open.
+
+    No more calls are made at once than this machine can hold.
+    """
 
     def __init__(self, settings: ProviderSettings) -> None:
-        self.name, self.settings = settings.name, settings
+        self.name = settings.name
+        self.settings = settings
         self.context_tokens: int | None = settings.extra.get("context") or self.default_context
 
     async def __aexit__(self, *exc_info: object) -> None:
+        """Stop whatever was started."""
         return None
 
     @abstractmethod
     async def attempt(self, call: Call, sink: Sink) -> None:
-        """Make one call and report it to `sink`; raise `CallFailure` if it did not end well. Never retries."""
+        """Make one call and report it to `sink`. Never tries again.
+
+        Raises `CallFailure` if the call did not end well.
+        """
 
     def sampling(self, call: Call) -> Sampling:
         """The sampling values that `attempt` sends for this call.
 
-        It is the only place that decides them: `attempt` builds its request from this answer, and config.json takes
-        what it records from here. A provider that sends other values than a call asks for says so by overriding it."""
+        It is the only place that decides them: `attempt` builds its request from this answer, and
+        config.json takes what it records from here. A provider that sends other values than a call
+        asks for says so by overriding it.
+        """
         return Sampling(
             temperature=call.temperature if "temperature" in self.takes else None,
             max_tokens=call.max_tokens,
@@ -293,7 +283,10 @@ class Provider(AbstractAsyncContextManager["Provider"]):
         return self.sampling(call).max_tokens
 
     def check_here(self, model: str) -> None:
-        """Raise the `CallFailure` of a call that cannot be made from this machine: no key, no program, no file."""
+        """Raise the `CallFailure` of a call that cannot be made from this machine.
+
+        No key, no program, no file: nothing is sent to find out.
+        """
 
     async def look_up(self, model: ModelInfo) -> ModelInfo:
         """A listed model with what a further question, free of charge, tells of it."""
@@ -301,26 +294,40 @@ class Provider(AbstractAsyncContextManager["Provider"]):
 
     async def probe(self) -> ProviderProbe:
         """Say whether this provider could be used now. Never raises, never costs money."""
-        return ProviderProbe(provider=self.name, reachable=True, detail="not checked: it cannot be asked about itself")
+        detail = "not checked: it cannot be asked about itself"
+        return ProviderProbe(provider=self.name, reachable=True, detail=detail)
 
     async def models(self) -> list[ModelInfo]:
-        """What `PROVIDER:*` means. Empty where it cannot be known; `CallFailure` where the server cannot be asked."""
+        """The models that `PROVIDER:*` stands for; none where they cannot be known.
+
+        Raises `CallFailure` where the server cannot be asked.
+        """
         return []
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
-        """Get ready for one model's suite. Returns whether the model is loaded already; None where unknowable."""
+        """Get ready for the calls to one model, with `unload_others` without others in memory.
+
+        Returns whether the model is loaded already; None where that cannot be known. Raises
+        `CallFailure` where none of the calls can be made.
+        """
         return None
 
     async def find_window(self, model: str) -> int | None:
-        """How many tokens fit this model's window, as far as that can be known before it is asked anything."""
+        """How many tokens fit this model's window, as far as it is known before the first call."""
         return self.context_tokens
 
     async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
-        """Why these models cannot be served side by side with so much memory to spare; None where nothing says no."""
+        """Why these models cannot be served side by side with so much memory to spare.
+
+        None where nothing says that they cannot.
+        """
         return None
 
     async def loaded_models(self) -> list[str]:
-        """The models in the server's memory now, for the resource snapshots. Empty where it cannot be known."""
+        """The models in the server's memory now, for the resource snapshots.
+
+        Empty where that cannot be known.
+        """
         return []
 
     def pids(self) -> list[int]:
@@ -333,12 +340,17 @@ class Provider(AbstractAsyncContextManager["Provider"]):
 
 
 def make_call(
-    provider: Provider, target: Target, options: RunOptions, prompt: Prompt, max_tokens: int | None = None
+    provider: Provider,
+    target: Target,
+    options: RunOptions,
+    prompt: Prompt,
+    max_tokens: int | None = None,
 ) -> Call:
     """The call that asks a prompt of a target. `max_tokens` wins over every other limit.
 
-    A wish of the run wins over one of the prompt, and the provider's default comes last. What a provider cannot take
-    is no part of the call."""
+    An option of the run wins over one of the prompt, and the provider's default comes last. What a
+    provider cannot take is no part of the call.
+    """
     temperature = options.temperature
     if temperature is None:
         temperature = prompt.temperature
@@ -369,13 +381,15 @@ def make_call(
 
 
 @functools.cache
-def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in import_module("importlib.metadata").entry_points(group=GROUP)}
+def _plug_ins() -> dict[str, EntryPoint]:
+    """The entry points of provider types by name, those of this package among them."""
+    entry_points = import_module("importlib.metadata").entry_points(group=GROUP)
+    return {entry_point.name: entry_point for entry_point in entry_points}
 
 
 def provider_types() -> list[str]:
     """The names of all provider types, those of plug-ins included."""
-    return sorted({*PROVIDER_TYPES, *_entries()})
+    return sorted({*PROVIDER_TYPES, *_plug_ins()})
 
 
 def create_provider(settings: ProviderSettings) -> Provider:
@@ -391,19 +405,21 @@ def create_provider(settings: ProviderSettings) -> Provider:
 def _find_factory(settings: ProviderSettings) -> Callable[[ProviderSettings], Provider]:
     if settings.make is not None:
         return settings.make
+    factory: Callable[[ProviderSettings], Provider]
     built_in = PROVIDER_TYPES.get(settings.type)
     if built_in is not None:
         module, _, class_name = built_in.factory.partition(":")
-        factory: Callable[[ProviderSettings], Provider] = getattr(import_module(module), class_name)
+        factory = getattr(import_module(module), class_name)
         return factory
-    plug_in = _entries().get(settings.type)
+    plug_in = _plug_ins().get(settings.type)
     if plug_in is None:
         raise ConfigError(unknown_provider(settings.type, provider_types()))
-    loaded: Callable[[ProviderSettings], Provider] = plug_in.load()
-    return loaded
+    factory = plug_in.load()
+    return factory
 
 
-def unknown_provider(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f" did you mean {near[0]!r}?" if near else ""
-    return f"unknown provider {name!r}:{guess} known providers are {', '.join(known)}"
+def unknown_provider(name: str, known_names: list[str]) -> str:
+    """The message for a provider that does not exist, with the name that was probably meant."""
+    similar_names = difflib.get_close_matches(name, known_names, n=1)
+    guess = f" did you mean {similar_names[0]!r}?" if similar_names else ""
+    return f"unknown provider {name!r}:{guess} known providers are {', '.join(known_names)}"

@@ -222,7 +222,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.7
 
 
-EMBEDDED_CONTEXT = 4096  # tokens, where its table names no `context`
 CAPACITY = "capacity"
 """The suite of every call that was made to load a server."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from clawgauge.errors import RequestError
 from clawgauge.records import Percentiles, PromptKey
+from clawgauge.registry import find_type
 from clawgauge.routing.decision import Decision, Policy
 from clawgauge.routing.evidence import Cell, CellName, Evidence, mean_or_none
 from clawgauge.stats.proportions import Interval, wilson_interval
@@ -84,7 +85,7 @@ def _find_member(word: str, everyone: Sequence[Evidence]) -> Evidence:
         raise RequestError("a chain is MODEL>MODEL…, as in local>codex>claude; one of its names is empty")
     if word == "local":
         # The embedded model ends with its run: no chain can call it.
-        local = next((one for one in everyone if one.local and one.provider_type != "embedded"), None)
+        local = next((one for one in everyone if one.local and not find_type(one.provider_type).is_own_server), None)
         if local is None:
             raise RequestError("the chain says local, and no model in the run is served on this machine")
         return local

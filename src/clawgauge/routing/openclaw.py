@@ -17,7 +17,7 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
 from clawgauge.prices import vendor_of
 from clawgauge.records import CapacitySummary
-from clawgauge.registry import ANTHROPIC, VENDORS, find_type
+from clawgauge.registry import VENDORS, find_type
 from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
@@ -126,7 +126,7 @@ def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tupl
         route, kind = _route(evidence, provider_ids, names), evidence.provider_type
         if route is None:
             why = f"OpenClaw has no way to reach a provider of type {kind} without an address"
-            unreachable[evidence.label] = _EMBEDDED if kind == "embedded" else why
+            unreachable[evidence.label] = _EMBEDDED if find_type(kind).is_own_server else why
         elif any(route.is_named(earlier.ref, {}) for earlier in routes):
             unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
         else:
@@ -142,15 +142,15 @@ def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[s
     kind = evidence.provider_type
     provider_type = find_type(kind)
     model = evidence.target.model
-    if kind == "claude_code_cli":
+    vendor = provider_type.vendor
+    if provider_type.openclaw_runtime is not None and vendor is not None:
         # What answered, where the name that was asked for is short for it (`opus`).
         reported = evidence.model_reported
         answered = reported if reported and model in reported else model
-        return Route(evidence, ANTHROPIC.name, answered, None, runtime="claude-cli")
+        return Route(evidence, vendor.name, answered, None, runtime=provider_type.openclaw_runtime)
     address = evidence.settings.get("base_url")
     if provider_type.openclaw_api is None or not isinstance(address, str):
         return None
-    vendor = provider_type.vendor
     billed_by = vendor_of(evidence.settings)
     if provider_type.openclaw_vendor and vendor is not None and vendor.name == billed_by:
         return Route(evidence, vendor.name, model, None)

@@ -14,8 +14,8 @@ import msgspec
 
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target, ToolUse
-from clawgauge.records.run import EMBEDDED_CONTEXT
 from clawgauge.records.summary import SuiteBreakdown
+from clawgauge.registry import find_type
 from clawgauge.stats.proportions import Interval, wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, format_short_of, list_names, plural
 
@@ -205,7 +205,7 @@ def word_unseen(use: ToolUse) -> str | None:
 
 def _pool(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
     """The job's own prompts together; of a job without any, all that has a verdict."""
-    window = settings.get("context") or (EMBEDDED_CONTEXT if settings.get("type") == "embedded" else None)
+    window = settings.get("context") or find_type(str(settings.get("type"))).default_context
     lengths = [_LENGTH.search(prompts) for prompts in job.prompts]
     if isinstance(window, int) and lengths and all(found and window < int(found[1]) * 1000 for found in lengths):
         # They are not asked: no run would tell.

@@ -10,7 +10,7 @@ import pytest
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.base import Call, ProviderSettings, Sampling
-from clawgauge.providers.claude.provider import (
+from clawgauge.providers.claude.program import (
     DEFAULT_SYSTEM_PROMPT,
     ClaudeProgram,
     ask_program,

@@ -12,8 +12,8 @@ import pytest
 from clawgauge.errors import CallFailure
 from clawgauge.outcomes import Reply
 from clawgauge.providers.claude import provider as claude_provider
-from clawgauge.providers.claude.provider import report_answers
 from clawgauge.providers.claude.stream import ClaudeStream
+from clawgauge.providers.claude.tools import report_answers
 from clawgauge.timeline import Timeline
 from clawgauge.world import tool_definitions
 from clawgauge.world.mcp import LoggedCall

@@ -19,9 +19,9 @@ import uvloop
 from clawgauge.errors import CallFailure
 from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, Provider, ProviderSettings, create_provider
-from clawgauge.providers.http import server as http_server
+from clawgauge.providers.http import client as http_client
+from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.reply import HttpReply
-from clawgauge.providers.http.server import HttpClient
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.timeline import Timeline
 from support import scripted_server
@@ -221,7 +221,7 @@ def test_an_idle_connection_is_closed_before_the_server_would(
     """A connection is used again while it is warm; after the keep-alive time it is closed, and the next one is new."""
 
     async def three(keepalive_s: float) -> list[bool]:
-        monkeypatch.setattr(http_server, "KEEPALIVE_S", keepalive_s)
+        monkeypatch.setattr(http_client, "KEEPALIVE_S", keepalive_s)
         before = server.closed_connections
         done = await ask_in_turn(server.v1_url, 3, lambda n_asked: n_asked != 2 or server.closed_connections > before)
         return [one.connect_ns is None for one in done]

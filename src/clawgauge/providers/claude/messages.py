@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: a call as its messages, the events of the reply, and the provider of any such server."""
+"""Anthropic's Messages API: a call as its messages, the events of the reply, the provider."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from typing import Any
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import Call, PastTurn, ProviderSettings, Sampling, Sink, conversation
+from clawgauge.providers.base import Call, ProviderSettings, Sampling, Sink
 from clawgauge.providers.claude.stream import ApiEvent, AssistantLine, Block, ClaudeStream, Message
+from clawgauge.providers.conversation import PastTurn, conversation
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.events import EventReader
 from clawgauge.providers.http.server import HttpServer, apply_extra_body
-from clawgauge.registry import PROVIDER_TYPES
+from clawgauge.registry import ANTHROPIC_MESSAGES
 
 # How many tokens of thinking a level may take; they come on top of those of the answer.
-_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
-_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-# More than any reply thinks; what is beyond is not kept, and thinking is off for the rest of a task.
+_THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768}
+# The API's name for each tool choice of a chat.
+_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+# More than any reply thinks. What is beyond is not kept, and thinking is off for the rest of the
+# task.
 _MAX_THINKING_CHARS = 1 << 18
+_THINKING_OFF = (
+    "thinking_off: the API does not think where a call is forced, nor on from calls whose thinking "
+    "it did not sign"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +42,14 @@ class SignedThinking:
 
 @dataclass(slots=True)
 class MessagesReader(EventReader):
-    """Feeds one reply to a sink."""
+    """Reads the events of a message, or a whole one."""
 
     _decoder = msgspec.json.Decoder(ApiEvent)
     _protocol = "a reply of the Messages API"
     _last_word = "message_stop"
 
     _stream: ClaudeStream = field(init=False)
+    # The pieces of the thinking block under way, and the blocks that are whole.
     _thinking: list[str] = field(init=False, default_factory=list)
     _thinking_blocks: list[Mapping[str, str]] = field(init=False, default_factory=list)
     _n_thinking_chars: int = field(init=False, default=0)
@@ -109,67 +117,69 @@ class MessagesReader(EventReader):
         self._stream.finish(message.stop_reason or "end_turn")
 
 
-def _tool(function: dict[str, Any]) -> dict[str, Any]:
-    described = {"description": function["description"]} if function.get("description") else {}
-    return {"name": function["name"], **described, "input_schema": function.get("parameters") or {"type": "object"}}
-
-
 class MessagesServer(HttpServer):
-    default_base_url = PROVIDER_TYPES["anthropic_messages"].default_address
+    """Anthropic's API, and servers that speak it."""
+
+    default_base_url = ANTHROPIC_MESSAGES.default_address
     models_path = "/v1/models"
-    own_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
-    key_header, key_format = "x-api-key", "{}"
+    protocol_headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
+    key_header = "x-api-key"
+    key_format = "{}"
     takes = frozenset({"temperature"})
 
     def __init__(self, settings: ProviderSettings) -> None:
         super().__init__(settings)
         self.base_url = self.base_url.removesuffix("/v1")
 
-    def _thinking_budget(self, call: Call) -> int | None:
-        """How many tokens of thinking are sent with a call; None where thinking is not asked, or the API has none."""
-        budget = _BUDGETS.get(call.thinking_level or "")
-        if budget is None:
-            return None
-        is_forced = bool(call.tools) and call.tool_choice not in (None, "auto", "none")
-        return None if is_forced or _continues_unsigned_calls(call) else budget
-
     def sampling(self, call: Call) -> Sampling:
-        wished = Sampling(
-            temperature=call.temperature,
-            max_tokens=call.max_tokens or self.default_max_tokens,
-        )
-        if (budget := self._thinking_budget(call)) is not None:
-            # The thinking comes on top of the answer, and with it the API takes no temperature but its own.
-            wished = Sampling(max_tokens=(wished.max_tokens or 0) + budget)
-        return apply_extra_body(wished, self.extra_body, self.sampling_names)
+        max_tokens = call.max_tokens or self.default_max_tokens
+        temperature = call.temperature
+        budget = _thinking_budget(call)
+        if budget is not None:
+            # The thinking comes on top of the answer, and with it the API takes no temperature but
+            # its own.
+            max_tokens += budget
+            temperature = None
+        sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+        return apply_extra_body(sampling, self.extra_body, self.sampling_names)
 
     async def attempt(self, call: Call, sink: Sink) -> None:
-        said = list(conversation(call))
-        form = call.response_format
-        budget = self._thinking_budget(call)
         sampling = self.sampling(call)
-        if form is not None and "json_schema" not in form:
-            raise CallFailure("error", "invalid_prompt", "this API takes a JSON schema for its answer, no json_object")
-        if budget is None and call.thinking_level in _BUDGETS:
-            why = "where a call is forced, nor on from calls whose thinking it did not sign"
-            sink.note(warning=f"thinking_off: the API does not think {why}")
-        schema = {"type": "json_schema", "schema": form["json_schema"]["schema"]} if form else None
-        choice = {"type": _CHOICES.get(str(call.tool_choice), call.tool_choice)}
-        if isinstance(call.tool_choice, dict):
-            choice = {"type": "tool", "name": call.tool_choice["function"]["name"]}
+        output_config = _output_config(call.response_format)
+        thinking = None
+        budget = _thinking_budget(call)
+        if budget is not None:
+            thinking = {"type": "enabled", "budget_tokens": budget}
+        elif call.thinking_level in _THINKING_BUDGETS:
+            sink.note(warning=_THINKING_OFF)
+        tool_choice = None
+        if call.tools and call.tool_choice:
+            tool_choice = _tool_choice(call.tool_choice)
         body = {
             "model": call.model,
             "system": call.system or None,
             "stream": call.stream,
-            "messages": _messages(said, with_thinking=budget is not None),
+            "messages": _messages(call, with_thinking=budget is not None),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
-            "thinking": {"type": "enabled", "budget_tokens": budget} if budget else None,
+            "thinking": thinking,
             "tools": [_tool(tool["function"]) for tool in call.tools] or None,
-            "tool_choice": choice if call.tools and call.tool_choice else None,
-            "output_config": {"format": schema} if schema else None,
+            "tool_choice": tool_choice,
+            "output_config": output_config,
         }
         await self._post("/v1/messages", body, call, MessagesReader(sink, call.model))
+
+
+def _thinking_budget(call: Call) -> int | None:
+    """How many tokens of thinking are sent with a call.
+
+    None where thinking is not asked for, or the API has none.
+    """
+    budget = _THINKING_BUDGETS.get(call.thinking_level or "")
+    is_call_forced = bool(call.tools) and call.tool_choice not in (None, "auto", "none")
+    if is_call_forced or _continues_unsigned_calls(call):
+        return None
+    return budget
 
 
 def _continues_unsigned_calls(call: Call) -> bool:
@@ -179,25 +189,70 @@ def _continues_unsigned_calls(call: Call) -> bool:
     return bool(call.messages) and not call.prompt and call.messages[-1].role != "user"
 
 
-def _messages(said: list[str | PastTurn], *, with_thinking: bool) -> list[dict[str, Any]]:
+def _output_config(response_format: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The form of the answer as the API takes it. Raises `CallFailure` where it takes no such."""
+    if response_format is None:
+        return None
+    if "json_schema" not in response_format:
+        message = "this API takes a JSON schema for its answer, no json_object"
+        raise CallFailure("error", "invalid_prompt", message)
+    schema = response_format["json_schema"]["schema"]
+    return {"format": {"type": "json_schema", "schema": schema}}
+
+
+def _tool_choice(choice: Any) -> dict[str, Any]:
+    if isinstance(choice, dict):
+        return {"type": "tool", "name": choice["function"]["name"]}
+    return {"type": _TOOL_CHOICES.get(str(choice), choice)}
+
+
+def _tool(function: dict[str, Any]) -> dict[str, Any]:
+    """The definition of a tool, from a chat's."""
+    tool = {"name": function["name"]}
+    if function.get("description"):
+        tool["description"] = function["description"]
+    tool["input_schema"] = function.get("parameters") or {"type": "object"}
+    return tool
+
+
+def _messages(call: Call, *, with_thinking: bool) -> list[dict[str, Any]]:
+    """What the model is to read, in order.
+
+    Roles take turns: what one says in a row is one message.
+    """
     messages: list[dict[str, Any]] = []
 
-    def say(role: str, *blocks: dict[str, Any]) -> None:
-        """Roles take turns: what one says in a row is one message."""
+    def add(role: str, block: Mapping[str, Any]) -> None:
         if not messages or messages[-1]["role"] != role:
             messages.append({"role": role, "content": []})
-        messages[-1]["content"] += blocks
+        messages[-1]["content"].append(dict(block))
 
-    for turn in said:
-        if isinstance(turn, str):
-            say("user", {"type": "text", "text": turn})
+    for entry in conversation(call):
+        if isinstance(entry, str):
+            add("user", {"type": "text", "text": entry})
             continue
-        if with_thinking and isinstance(turn.replay, SignedThinking):
-            say("assistant", *map(dict, turn.replay.blocks))
-        if turn.text.strip():
-            say("assistant", {"type": "text", "text": turn.text})
-        for one in turn.calls:
-            say("assistant", {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments})
-        for one in turn.calls:
-            say("user", {"type": "tool_result", "tool_use_id": one.id, "content": one.answer})
+        for block in _turn_blocks(entry, with_thinking):
+            add("assistant", block)
+        for past_call in entry.calls:
+            result = {"type": "tool_result", "tool_use_id": past_call.id}
+            add("user", {**result, "content": past_call.answer})
     return messages
+
+
+def _turn_blocks(turn: PastTurn, with_thinking: bool) -> list[Mapping[str, Any]]:
+    """The blocks of one earlier turn of the model: its thinking, its text, its calls."""
+    blocks: list[Mapping[str, Any]] = []
+    if with_thinking and isinstance(turn.replay, SignedThinking):
+        blocks += turn.replay.blocks
+    if turn.text.strip():
+        blocks.append({"type": "text", "text": turn.text})
+    for past_call in turn.calls:
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": past_call.id,
+                "name": past_call.name,
+                "input": past_call.arguments,
+            }
+        )
+    return blocks

@@ -1,8 +1,10 @@
-"""The child process that serves a GGUF file with llama.cpp's own HTTP server. Run as a module, never imported.
+"""The child process that serves a GGUF file with llama.cpp's own HTTP server.
 
-It prints one JSON line with its address once the model is loaded, then lives until its standard input closes: so it
-ends with its parent however the parent ends, kill -9 included. It leaves by `os._exit`: tearing llama.cpp's server down
-with a request in flight can hang for minutes."""
+Run as a module, never imported. It prints one JSON line with its address once the model is loaded,
+then lives until its standard input closes: so it ends with its parent however the parent ends, kill
+-9 included. It leaves by `os._exit`: tearing llama.cpp's server down with a request in flight can
+hang for minutes.
+"""
 
 from __future__ import annotations
 

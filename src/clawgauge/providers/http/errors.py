@@ -1,7 +1,9 @@
-"""What servers really send: JSON as it comes, and what went wrong on the wire as a status of ours.
+"""What servers really send: JSON as it comes, and what went wrong on the wire as a `CallFailure`.
 
-Where a strict decoder has refused, one bad byte must not cost an answer: lone surrogates are read, stray bytes (as lone
-surrogates, which the record shows as U+FFFD), raw control characters in strings and absurdly long numbers."""
+Where a strict decoder has refused, one bad byte must not cost an answer. So lone surrogates are
+read, and stray bytes (as lone surrogates, which the record shows as U+FFFD), raw control characters
+in strings, and absurdly long numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +25,38 @@ from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, Status
 
 MAX_VALUES = 250_000
+ERROR_TEXT_CHARS = 2000
+CONNECT_TIMEOUT_S = 10.0
 # Python turns no more than 4,300 digits into an integer, and nothing we read has more than a few.
 _MAX_DIGITS = 100
-S = TypeVar("S", bound=msgspec.Struct)
-_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
-CONNECT_TIMEOUT_S = 10.0
-_SKIPPED: Status = "skipped_unavailable"
-ERROR_TEXT_CHARS = 2000
+_SECONDS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+
 _CONTEXT_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "prompt_too_long", "string_above_max_length"}
+    {
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "prompt_too_long",
+        "string_above_max_length",
+    }
+)
+_CONTEXT_MESSAGE = re.compile(
+    r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long",
+    re.IGNORECASE,
 )
 _MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model"})
-_NO_MODEL = re.compile(
-    r"\A(?:HTTP 404: )?model: \S+\Z|"  # all that Anthropic says
-    r"\bmodel\b.{0,200}?\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b",
-    re.I | re.S,
+_MODEL_MESSAGE = re.compile(
+    r"\A(?:HTTP 404: )?model: \S+\Z"  # all that Anthropic says
+    r"|\bmodel\b.{0,200}?"
+    r"\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-_TOO_LONG = re.compile(r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long", re.I)
+_RATE_LIMIT_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode_lenient(data: bytes) -> dict[str, Any] | None:
-    """The object `data` holds; None for anything else."""
+    """The JSON object that `data` holds; None for anything else."""
     try:
         if len(data) > MAX_VALUES:
             refuse_crowded(data)
@@ -51,94 +64,171 @@ def decode_lenient(data: bytes) -> dict[str, Any] | None:
             text = data.decode(json.detect_encoding(data), "surrogatepass")
         except UnicodeDecodeError:
             text = data.decode("utf-8", "surrogateescape")
-        value = json.loads(text, strict=False, parse_int=lambda word: int(word) if len(word) <= _MAX_DIGITS else None)
+        value = json.loads(text, strict=False, parse_int=_parse_int)
     except (ValueError, RecursionError, CallFailure):
         return None
     return value if isinstance(value, dict) else None
 
 
+def _parse_int(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _MAX_DIGITS else None
+
+
 def refuse_crowded(data: bytes) -> None:
-    """Raise where decoding would swell: 16 MiB of `{},` become more than a gigabyte of objects."""
+    """Raise `CallFailure` where decoding would swell.
+
+    16 MiB of `{},` become more than a gigabyte of objects.
+    """
     # A value stands behind a comma, or is the first in a list or an object: no other can begin.
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise CallFailure("error", "response_too_large", f"the reply holds more than {MAX_VALUES} JSON values")
+    n_values = data.count(b",") + data.count(b"[") + data.count(b"{")
+    if n_values > MAX_VALUES:
+        message = f"the reply holds more than {MAX_VALUES} JSON values"
+        raise CallFailure("error", "response_too_large", message)
 
 
 def fit(kind: type[S], fields: Mapping[str, Any]) -> S:
     """A struct of what fits in `fields`: a member of another type is as if it were left out."""
-    fitted = {field.name: _fitted(field.type, fields.get(field.encode_name)) for field in msgspec.structs.fields(kind)}
-    return kind(**{name: value for name, value in fitted.items() if value is not None})
+    fitted_fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        fitted = _fit_value(field.type, fields.get(field.encode_name))
+        if fitted is not None:
+            fitted_fields[field.name] = fitted
+    return kind(**fitted_fields)
 
 
-def _fitted(annotation: Any, value: Any) -> Any:
-    """`value` where it is of that type, else None. msgspec itself stumbles over half a character in a wrong place."""
-    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+def _fit_value(annotation: Any, value: Any) -> Any:
+    """`value` where it is of that type, else None.
+
+    msgspec itself stumbles over half a character in a wrong place.
+    """
+    kind = get_origin(annotation) or annotation
+    arguments = get_args(annotation)
     if kind in (Union, UnionType):
-        return next((fitted for option in inner if (fitted := _fitted(option, value)) is not None), None)
+        for option in arguments:
+            fitted = _fit_value(option, value)
+            if fitted is not None:
+                return fitted
+        return None
     if kind is Any:
         return value
     if kind is list and isinstance(value, list):
-        return [fitted for one in value if (fitted := _fitted(inner[0], one)) is not None]
+        items = []
+        for item in value:
+            fitted = _fit_value(arguments[0], item)
+            if fitted is not None:
+                items.append(fitted)
+        return items
     if issubclass(kind, msgspec.Struct):
         return fit(kind, value) if isinstance(value, dict) else None
-    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+    if isinstance(value, bool):
+        # To Python it is an integer, and no struct that is fitted has one.
+        return None
+    return value if isinstance(value, kind) else None
 
 
 def parse_retry_after(headers: Mapping[str, str], now_s: float) -> float | None:
     """Seconds to wait, or None where the server said nothing usable. A date in the past is 0."""
-    for name, per_s in (("retry-after-ms", 1000), ("Retry-After", 1)):
-        if _NUMBER.fullmatch(value := headers.get(name, "").strip()):
-            return float(value) / per_s
+    milliseconds = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(milliseconds):
+        return float(milliseconds) / 1000
+    value = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
     try:
         when = parsedate_to_datetime(value)
-        return max(0.0, (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() - now_s)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return max(0.0, when.timestamp() - now_s)
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None
 
 
 def transport_failure(fault: Exception, where: str, *, connecting: bool) -> CallFailure:
+    """The failure of a call whose connection could not be made, or broke.
+
+    `where` is the host and port, as a user knows them.
+    """
     if isinstance(fault, ssl.SSLError):
         return CallFailure("error", "tls_error", f"TLS with {where} failed: {fault}")
-    if (own := client_limit(fault, networking=True)) is not None:
-        return own
-    number = getattr(fault, "errno", None)
-    reason = os.strerror(number) if isinstance(number, int) and number > 0 else str(fault) or type(fault).__name__
+    own_limit = client_limit(fault, networking=True)
+    if own_limit is not None:
+        return own_limit
+    reason = _reason(fault)
     if not connecting:
-        return CallFailure("error", "connection_reset", f"{where} closed the connection: {reason}", retryable=True)
+        message = f"{where} closed the connection: {reason}"
+        return CallFailure("error", "connection_reset", message, retryable=True)
     if isinstance(fault, UnicodeError | socket.gaierror):
-        return CallFailure(_SKIPPED, "dns_error", f"the name {where} does not resolve")
+        message = f"the name {where} does not resolve"
+        return CallFailure("skipped_unavailable", "dns_error", message)
     if isinstance(fault, TimeoutError) and fault.errno is None:
-        return CallFailure(_SKIPPED, "connect_timeout", f"no connection to {where} within {CONNECT_TIMEOUT_S:g} s")
-    return CallFailure(_SKIPPED, "connection_refused", f"nothing answers at {where}: {reason}")
+        message = f"no connection to {where} within {CONNECT_TIMEOUT_S:g} s"
+        return CallFailure("skipped_unavailable", "connect_timeout", message)
+    message = f"nothing answers at {where}: {reason}"
+    return CallFailure("skipped_unavailable", "connection_refused", message)
 
 
-def classify_error_reply(status: int, headers: Mapping[str, str], body: bytes, model: str) -> CallFailure:
-    reply = decode_lenient(body) or {}
-    inner = reply.get("error", reply)
-    error = inner if isinstance(inner, dict) else {"message": inner} if isinstance(inner, str) else {}
-    said = error.get("message") or error.get("detail")
-    message = " ".join((said if isinstance(said, str) else body.decode("utf-8", "replace")).split())[:ERROR_TEXT_CHARS]
+def _reason(fault: Exception) -> str:
+    number = getattr(fault, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return str(fault) or type(fault).__name__
+
+
+def classify_error_reply(
+    status: int, headers: Mapping[str, str], body: bytes, model: str
+) -> CallFailure:
+    """The failure of a call that was answered with an error status."""
+    error = _error_object(body)
+    message = error.get("message") or error.get("detail")
+    if not isinstance(message, str):
+        message = body.decode("utf-8", "replace")
+    message = " ".join(message.split())[:ERROR_TEXT_CHARS]
     codes = _codes(error, "code", "type")
-    # A 404 about a model; or a 400 that names the very one: other 400s speak of models in many ways.
-    about_it = status == 404 or (status == 400 and bool(model) and model in message)
-    kind: Status = "error"
+    # A 404 about a model; or a 400 that names the very one: other 400s speak of models in many
+    # ways.
+    may_be_about_model = status == 404 or (status == 400 and bool(model) and model in message)
+    is_too_long = status in (400, 413) and _CONTEXT_MESSAGE.search(message) is not None
+
+    availability: Status = "error"
     failure_type = f"http_{status}"
     retryable = status >= 500
     if status in (401, 403):
-        kind = "auth_error"
+        availability = "auth_error"
     elif status == 429:
-        kind, retryable = "rate_limited", "insufficient_quota" not in codes
-    elif codes & _CONTEXT_CODES or (status in (400, 413) and _TOO_LONG.search(message)):
-        failure_type, retryable = "context_length_exceeded", False
-    elif codes & _MODEL_CODES or (about_it and _NO_MODEL.search(message)):
-        kind, failure_type, retryable = _SKIPPED, "model_not_found", False
-    text = f"HTTP {status}: {message}" if message else f"HTTP {status}"
-    wait_s = parse_retry_after(headers, time.time()) if retryable or status == 429 else None
-    return CallFailure(kind, failure_type, text, retryable=retryable, retry_after_s=wait_s, http_status=status)
+        availability = "rate_limited"
+        retryable = "insufficient_quota" not in codes
+    elif codes & _CONTEXT_CODES or is_too_long:
+        failure_type = "context_length_exceeded"
+        retryable = False
+    elif codes & _MODEL_CODES or (may_be_about_model and _MODEL_MESSAGE.search(message)):
+        availability = "skipped_unavailable"
+        failure_type = "model_not_found"
+        retryable = False
+
+    retry_after_s = None
+    if retryable or status == 429:
+        retry_after_s = parse_retry_after(headers, time.time())
+    return CallFailure(
+        availability,
+        failure_type,
+        f"HTTP {status}: {message}" if message else f"HTTP {status}",
+        retryable=retryable,
+        retry_after_s=retry_after_s,
+        http_status=status,
+    )
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    """What the body of an error reply says of it: its `error`, which may be a text, or itself."""
+    reply = decode_lenient(body) or {}
+    error = reply.get("error", reply)
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else {}
 
 
 def stream_failure(error: Any, what: str = "the stream carried an error") -> CallFailure:
-    """An error event inside a stream that had begun with status 200."""
+    """The failure of a call whose reply had begun with status 200, then told of an error."""
     fields = error if isinstance(error, dict) else {"message": error}
     message = fields.get("message")
     if not isinstance(message, str):
@@ -147,11 +237,16 @@ def stream_failure(error: Any, what: str = "the stream carried an error") -> Cal
         except RecursionError:
             message = "an error nested too deeply to be quoted"
     text = f"{what}: {message}"[:ERROR_TEXT_CHARS]
-    if _codes(fields, "code", "type", "status") & {"429", "rate_limit_exceeded", "rate_limit_error"}:
+    if _codes(fields, "code", "type", "status") & _RATE_LIMIT_CODES:
         return CallFailure("rate_limited", "stream_error", text, retryable=True)
     return CallFailure("error", "stream_error", text)
 
 
 def _codes(error: Mapping[str, Any], *names: str) -> set[str]:
-    """The error's codes, words or numbers; a value of any other type names nothing."""
-    return {str(value).lower() for name in names if isinstance(value := error.get(name), str | int)}
+    """The error's codes, texts or numbers; a value of any other type names nothing."""
+    codes = set()
+    for name in names:
+        value = error.get(name)
+        if isinstance(value, str | int):
+            codes.add(str(value).lower())
+    return codes

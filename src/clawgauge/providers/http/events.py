@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from clawgauge.errors import CallFailure
-from clawgauge.providers.base import PastCall, Sink
+from clawgauge.providers.base import Sink
+from clawgauge.providers.conversation import PastCall
 from clawgauge.providers.http.errors import (
     MAX_VALUES,
     decode_lenient,
@@ -19,28 +20,38 @@ from clawgauge.providers.http.errors import (
 )
 from clawgauge.records import MAX_TOKENS
 
+_QUOTED_BYTES = 200
+
 
 @dataclass(slots=True)
 class EventReader:
-    """Reads the events of one protocol, the odd ones as far as they can be, and knows a stream that had no other."""
+    """A `Reader` of one protocol's events: a subclass says with `_take` what they mean.
 
-    _decoder: ClassVar[msgspec.json.Decoder[Any]]
-    _protocol: ClassVar[str]
-    _last_word: ClassVar[str]
-    # Whether `[DONE]` ends a stream that has not said why it stopped.
-    _done_ends: ClassVar[bool] = False
+    Odd events are read as far as they can be, and a stream without any of the protocol is refused.
+    """
+
     by_line: ClassVar[bool] = False
+    _decoder: ClassVar[msgspec.json.Decoder[Any]]
+    """Decodes an event. It has a field `error`."""
+    _protocol: ClassVar[str]
+    """What the protocol is called in messages: "the reply is not …"."""
+    _last_word: ClassVar[str]
+    """What a stream has not come to that broke off: "the stream ended before …"."""
+    _done_ends: ClassVar[bool] = False
+    """Whether `[DONE]` ends a stream that has not said why it stopped."""
 
     sink: Sink
     model: str
+    # Whether the stream has said why it stopped.
     _ended: bool = field(init=False, default=False)
-    _read_any: bool = field(init=False, default=False)
+    _has_read_any: bool = field(init=False, default=False)
+    # The first event that is none of the protocol.
     _unread: bytes = field(init=False, default=b"")
 
     def event(self, at_ns: int, name: bytes, data: bytes) -> bool:
         if data[:1] != b"{" and data.strip() == b"[DONE]":
             # The stream says that it is over: it must have held something of the protocol.
-            if self._unread and not self._read_any:
+            if self._unread and not self._has_read_any:
                 raise self._not_the_protocol(self._unread)
             return self._ended or self._done_ends
         if len(data) > MAX_VALUES:
@@ -54,12 +65,16 @@ class EventReader:
                 return False
             event = fit(self._decoder.type, fields or {})
         if event.error is not None or name == b"error":
-            raise stream_failure(event.error or decode_lenient(data) or data.decode("utf-8", "replace"))
-        self._read_any = True
+            error = event.error or decode_lenient(data) or data.decode("utf-8", "replace")
+            raise stream_failure(error)
+        self._has_read_any = True
         return self._take(at_ns, name, event, data)
 
     def _take(self, at_ns: int, name: bytes, event: Any, data: bytes) -> bool:
-        """One event, and the bytes it came in. Returns whether it was the last."""
+        """Report one event. Returns whether it was the last.
+
+        `name` is that of the server-sent event, `data` the bytes that `event` was decoded from.
+        """
         raise NotImplementedError
 
     def body(self, at_ns: int, data: bytes) -> None:
@@ -67,12 +82,14 @@ class EventReader:
 
     def close(self) -> None:
         if not self._ended:
-            raise CallFailure("error", "stream_interrupted", f"the stream ended before {self._last_word}")
+            message = f"the stream ended before {self._last_word}"
+            raise CallFailure("error", "stream_interrupted", message)
 
     def _not_the_protocol(self, data: bytes) -> CallFailure:
-        """A 200 whose body is something else: a proxy's page, another API."""
-        head = data[:200].decode("utf-8", "replace").strip()
-        return CallFailure("error", "invalid_response", f"the reply is not {self._protocol}: {head!r}")
+        """The failure of a 200 whose body is something else: a proxy's page, another API."""
+        beginning = data[:_QUOTED_BYTES].decode("utf-8", "replace").strip()
+        message = f"the reply is not {self._protocol}: {beginning!r}"
+        return CallFailure("error", "invalid_response", message)
 
 
 class TokenCounts(NamedTuple):
@@ -114,7 +131,10 @@ def _find_detail(usage: dict[str, Any], name: str, detail: str) -> Any:
 
 
 def arguments_text(arguments: Any) -> str | None:
-    """The text of arguments, which some servers send as an object; too deep to be written, they are no arguments."""
+    """The text of a call's arguments, which some servers send as an object.
+
+    Those nested too deeply to be written become a text that is no arguments.
+    """
     if arguments is None or isinstance(arguments, str):
         return arguments
     try:
@@ -124,4 +144,5 @@ def arguments_text(arguments: Any) -> str | None:
 
 
 def sent_arguments(call: PastCall) -> str:
+    """The arguments of an earlier call as the text that goes back to the server."""
     return json.dumps(call.arguments, ensure_ascii=False)
