@@ -7,6 +7,7 @@ import hashlib
 import random
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from clawgauge.checks import spec as shape
@@ -19,7 +20,7 @@ _TEXTS = ("prompt", "system")
 _TOGETHER, _LONG_FIELD = "|", "{long}"
 _LINES = shape.ListOf(shape.any_text, "lines")
 LONG_KEYS: dict[str, shape.Shape] = {"tokens": shape.whole_number(1, 200_000), "of": _LINES}
-LONG_KEYS |= {"insert": _LINES._replace(least=0)}
+LONG_KEYS |= {"insert": replace(_LINES, least=0)}
 _LONG = shape.Fields({key: LONG_KEYS[key] for key in ("tokens", "of")}, {"insert": LONG_KEYS["insert"]})
 # `\p{Greek}` and `\x{FF}` belong to patterns.
 _FIELD = re.compile(r"(?<!\\[pPx])\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.checks import COMPARISONS, check_offer, check_spec
+from clawgauge.checks import check_offer, check_spec
 from clawgauge.checks import spec as shape
+from clawgauge.checks.tool_call import COMPARISONS
 from clawgauge.errors import SuiteError
 from clawgauge.records import Context, Message, Prompt, SuiteInfo, SuiteRecord, share_contexts
 from clawgauge.suites.context import FUNCTION, Shapes, Tool, Toolbox, read_messages, read_tools
@@ -58,7 +59,7 @@ PROMPT_KEYS: Shapes = {
     "expected_tool_calls": shape.ListOf(shape.some_text, "tool names", least=0), "category": shape.any_text,
     **SAMPLING,
     "tools": shape.ListOf(shape.anything, "tool definitions", least=0), "tool_choice": shape.anything,
-    "response_format": shape.ByType(_FORMATS, "a format"),
+    "response_format": shape.ByType(_FORMATS, _FORMATS.__getitem__, "a format"),
     **dict.fromkeys(("variants", "draw", "long"), shape.anything), "world": shape.a_world,
     "max_turns": shape.whole_number(2, MOST_TURNS),  # with a single message the model could not answer after a call
     "messages": shape.ListOf(shape.anything, "messages"), "context": shape.some_text,
@@ -339,7 +340,7 @@ def check_task(world: Any, validator: Mapping[str, Any], tools: list[Tool], plac
         raise place.at("tools").refusal(f"missing; a task offers some of {', '.join(TOOL_NAMES)}")
     from clawgauge.checks.world_state import find_impossible
 
-    if (fault := find_impossible(validator, world)) is not None:
+    if (fault := find_impossible(validator.get("expect", []), world)) is not None:
         raise place.refusal(f"validator: key '{fault[0]}' {fault[1]}")
     replies = world.get("replies", [])
     for index, condition in enumerate(validator.get("forbid", [])):
