@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -48,13 +49,20 @@ def takes_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bo
     That is one that the simulated shell has to run, one that a library judges which only a process of
     its own can bound, and one of many characters.
     """
-    type_name = prompt.validator["type"]
     may_run_calls = needs_shell(prompt) or "effect" in prompt.validator
     if calls and may_run_calls:
         return True
-    if text and type_name == "effect":
+    if text and (prompt.validator["type"] == "effect" or _has_schema(prompt.validator)):
         return True
     return _is_larger(text, calls, LONG_CHARS)
+
+
+def _has_schema(validator: Mapping[str, Any]) -> bool:
+    """Whether the text is judged by a JSON Schema, perhaps beside other things."""
+    parts = [validator, *validator.get("validators", [])]
+    if isinstance(validator.get("answer"), dict):
+        parts.append(validator["answer"])
+    return any(part["type"] == "json_schema" for part in parts)
 
 
 def _is_larger(text: str, calls: Sequence[ToolInvocation], max_chars: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, tool_calls_of
 from clawgauge.checks.json_keys import JsonKeys
+from clawgauge.checks.json_schema import JsonSchema
 from clawgauge.checks.sentences import count_bullets, count_sentences, count_words
 from clawgauge.checks.text_rules import TextRule, matches_fully, re2_pattern
 from clawgauge.checks.validators import TextValidator, Validator, part_validator
@@ -175,6 +176,7 @@ PartValidator: TypeAlias = (
     | ExactBullets
     | Contains
     | JsonKeys
+    | JsonSchema
     | ToolsNamed
 )
 

@@ -24,6 +24,7 @@ VALIDATORS: Mapping[str, str] = {
     "max_sentences": "clawgauge.checks.text:MaxSentences",
     "exact_bullets": "clawgauge.checks.text:ExactBullets",
     "json_keys": "clawgauge.checks.json_keys:JsonKeys",
+    "json_schema": "clawgauge.checks.json_schema:JsonSchema",
     "tool_invocation": "clawgauge.checks.text:ToolsNamed",
     "contains": "clawgauge.checks.text:Contains",
     "all_of": "clawgauge.checks.text:AllOf",
