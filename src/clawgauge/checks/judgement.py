@@ -59,9 +59,11 @@ def takes_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bo
 
 def _has_schema(validator: Mapping[str, Any]) -> bool:
     """Whether the text is judged by a JSON Schema, perhaps beside other things."""
-    parts = [validator, *validator.get("validators", [])]
-    if isinstance(validator.get("answer"), dict):
-        parts.append(validator["answer"])
+    parts = [validator]
+    if validator["type"] == "all_of":
+        parts = validator["validators"]
+    elif validator["type"] in ("tool_call", "world_state") and "answer" in validator:
+        parts = [validator["answer"]]
     return any(part["type"] == "json_schema" for part in parts)
 
 

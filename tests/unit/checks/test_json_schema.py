@@ -295,6 +295,13 @@ def test_it_is_judged_in_a_process_of_its_own() -> None:
             judge_process.close()
 
 
+def test_an_authors_notes_are_no_part_of_a_validator() -> None:
+    """A validator that takes notes may have them under any name."""
+    notes = {"validators": [{"a": 1}], "answer": {"type": "json_schema"}}
+    prompt = Prompt(id="P0", name="p", prompt="…", validator={"type": "noop", **notes})
+    assert not takes_long(prompt, WEB, [])
+
+
 def test_the_library_is_loaded_by_who_uses_it_alone() -> None:
     """A suite without a schema does without it."""
     code = (
