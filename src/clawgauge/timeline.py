@@ -15,7 +15,7 @@ import msgspec
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import answer_start, split_thinking
 from clawgauge.checks.json import JsonRefused, decode_strictly
-from clawgauge.checks.validators import MAX_INVOCATIONS
+from clawgauge.checks.judgement import MAX_INVOCATIONS
 from clawgauge.outcomes import Reply
 from clawgauge.records import LEAST_LATER_TOKENS, MAX_TOKENS, ToolInvocation, TranscriptTurn
 

@@ -45,6 +45,7 @@ SPECS: list[dict[str, Any]] = [
     {"type": "max_sentences", "value": 2},
     {"type": "exact_bullets", "value": 3},
     {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "number"}}, "strict": True},
+    {"type": "json_schema", "schema": {"required": ["a"], "properties": {"a": {"type": "number"}}}},
     {"type": "tool_invocation", "expected_tools": ["free", "get_weather"]},
 ]
 TOOLS = {"mcp__t__get_weather": "get_weather", "mcp__t__free": "free"}

@@ -1,4 +1,4 @@
-"""What a validator is given and what it says: the text without its thinking, well formed, and the calls that count."""
+"""What a validator is given, and what it says of it: an answer and a verdict."""
 
 from __future__ import annotations
 
@@ -11,28 +11,35 @@ import msgspec
 from clawgauge.characters import CONTROL_SEQUENCES
 from clawgauge.records import ToolInvocation
 
-_TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
-_VISIBLE = re.compile(r"\S")
-_CONTROL_SEQUENCE = re.compile(CONTROL_SEQUENCES)
-_MAX_DETAIL_CHARS, _MAX_QUOTED_CHARS = 200, 60
 NATIVE = "native"
 TEXT_PREFIX = "text:"
 
+_MAX_DETAIL_CHARS = 200
+_MAX_QUOTED_CHARS = 60
+_THINK_TAG = re.compile(r"<(/?)think>", re.IGNORECASE)
+_VISIBLE = re.compile(r"\S")
+_CONTROL_SEQUENCE = re.compile(CONTROL_SEQUENCES)
+
 
 def _answer_spans(text: str) -> list[tuple[int, int]]:
+    """Where in `text` the answer stands, and not the thinking."""
     if "<" not in text:
         return [(0, len(text))]
     spans: list[tuple[int, int]] = []
-    start, inside = 0, False
-    for tag in _TAG.finditer(text):
+    start = 0
+    is_thinking = False
+    for tag in _THINK_TAG.finditer(text):
         if tag[1]:
-            if not inside:  # it closes thinking that was opened before the text began
+            if not is_thinking:  # it closes thinking that was opened before the text began
                 spans.clear()
-            start, inside = tag.end(), False
-        elif not inside:
+            start = tag.end()
+            is_thinking = False
+        elif not is_thinking:
             spans.append((start, tag.start()))
-            inside = True
-    return spans if inside else [*spans, (start, len(text))]
+            is_thinking = True
+    if not is_thinking:
+        spans.append((start, len(text)))
+    return spans
 
 
 def split_thinking(text: str, *, joint: str = "") -> str:
@@ -41,13 +48,22 @@ def split_thinking(text: str, *, joint: str = "") -> str:
 
 
 def answer_start(text: str) -> int | None:
-    """The offset in `text` of the answer's first visible character, or None where there is only thinking or space."""
-    found = (_VISIBLE.search(text, start, end) for start, end in _answer_spans(text))
-    return next((visible.start() for visible in found if visible), None)
+    """The offset in `text` of the answer's first visible character.
+
+    None where there is only thinking or space.
+    """
+    for start, end in _answer_spans(text):
+        visible = _VISIBLE.search(text, start, end)
+        if visible:
+            return visible.start()
+    return None
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One model answer: `text` raw and uncut, `expected_tools` in lower case; `world` and `max_turns` are a task's."""
+    """One answer of a model, and what the prompt says of it.
+
+    `text` is raw and uncut; `expected_tools` are in lower case; `world` and `max_turns` are a task's.
+    """
 
     text: str
     tool_invocations: list[ToolInvocation] = []
@@ -63,7 +79,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The three fields of a record a validator decides. `violation` is set only where `objective_pass` is false."""
+    """The three fields of a record that a validator decides.
+
+    `violation` is set only where `objective_pass` is false.
+    """
 
     objective_pass: bool | None
     violation: str | None = None
@@ -84,23 +103,47 @@ def quoted(text: str) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    # Twice the limit leaves room for runs of white space to shrink; the rest of a long answer need not be looked at.
-    # A control sequence goes as a whole: without its first character the rest would be text, and split what it is in.
+    # Twice the limit leaves room for runs of white space to shrink; the rest of a long answer need
+    # not be looked at.
+    # A control sequence goes as a whole: without its first character the rest would be text, and
+    # split what it is in.
     line = " ".join(_CONTROL_SEQUENCE.sub("", text[: 2 * limit]).split())
     line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
-    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
+    if len(line) <= limit and len(text) <= 2 * limit:
+        return line
+    return line[: limit - 1] + "…"
 
 
-def tool_calls_of(invocations: Iterable[ToolInvocation], *, native: bool | None = None) -> list[str]:
-    """The names of the valid calls, lower case, without repeats; with `native`, of those on that channel or off it."""
-    counted = (call for call in invocations if call.valid and native in (None, call.channel == NATIVE))
-    return list(dict.fromkeys(call.name.lower() for call in counted))
+def tool_calls_of(
+    invocations: Iterable[ToolInvocation], *, native: bool | None = None
+) -> list[str]:
+    """The names of the valid calls, lower case, without repeats.
+
+    With `native`, only of those on that channel (true), or off it (false).
+    """
+    names: dict[str, None] = {}
+    for call in invocations:
+        if call.valid and native in (None, call.channel == NATIVE):
+            names[call.name.lower()] = None
+    return list(names)
+
+
+def parsed_tools(native_calls: Iterable[ToolInvocation]) -> dict[str, Any]:
+    """What a verdict on native calls keeps of them."""
+    return {"tools": tool_calls_of(native_calls)}
 
 
 def channel_of(invocations: Sequence[ToolInvocation]) -> str:
-    """How an answer's calls came, the best way first: `native`, `text:<format>`, `malformed`, `mention`, `none`."""
-    valid = [call.channel for call in invocations if call.valid]
-    written = [channel for channel in valid if channel.startswith(TEXT_PREFIX)]
-    if NATIVE in valid or written:
-        return NATIVE if NATIVE in valid else written[0]
-    return "malformed" if len(valid) < len(invocations) else "mention" if valid else "none"
+    """How an answer's calls came, the best way first.
+
+    One of `native`, `text:<format>`, `malformed`, `mention` and `none`.
+    """
+    valid_channels = [call.channel for call in invocations if call.valid]
+    if NATIVE in valid_channels:
+        return NATIVE
+    for channel in valid_channels:
+        if channel.startswith(TEXT_PREFIX):
+            return channel
+    if len(valid_channels) < len(invocations):
+        return "malformed"
+    return "mention" if valid_channels else "none"

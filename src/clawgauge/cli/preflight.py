@@ -27,7 +27,7 @@ from clawgauge.proxies import is_loopback
 from clawgauge.records import THINKING_LEVELS, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT, find_type
 from clawgauge.reports.clean import clean_cell
-from clawgauge.suites.draw import estimate_tokens
+from clawgauge.suites.long_text import estimate_tokens
 from clawgauge.words import format_bytes, list_names, plural
 
 _BY_NAME = frozenset({"api_key_missing", "cli_missing", "cli_not_executable", "model_not_found", "runtime_missing"})

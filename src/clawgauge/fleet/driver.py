@@ -40,7 +40,7 @@ from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
 from clawgauge.runner.context import Observer
 from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, make_result
-from clawgauge.suites.load import DEFAULT_MAX_TURNS
+from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 
 # Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
 _SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=3")

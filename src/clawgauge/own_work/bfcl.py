@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.checks import check_offer, check_spec
-from clawgauge.checks.tool_call import find_misfit, is_listed
+from clawgauge.checks.tool_call import is_listed
+from clawgauge.checks.tool_schema import find_misfit
 from clawgauge.child_processes import isolated_module
 from clawgauge.environment import with_proxies
 from clawgauge.errors import ConfigError, SuiteError

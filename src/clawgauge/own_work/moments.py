@@ -24,9 +24,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.characters import well_formed
-from clawgauge.checks.agreement import WORD, Call, meaning, only_looks, unwrap
+from clawgauge.checks.agreement import Call, meaning, unwrap
+from clawgauge.checks.command_lines import only_looks
 from clawgauge.checks.detection.shell import load_lexicon
-from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS, listed
+from clawgauge.checks.same_prose import WORD
+from clawgauge.checks.tool_call import MAX_EXPECTED_CALLS
+from clawgauge.checks.tool_schema import listed
 from clawgauge.errors import ConfigError
 from clawgauge.own_work.stores import Record, Session, decode, look_up
 from clawgauge.records import Context

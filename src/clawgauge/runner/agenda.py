@@ -19,7 +19,7 @@ from clawgauge.plan import Evidence, Plan
 from clawgauge.records import Prompt, PromptKey, Result, Target
 from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.stats.tiers import can_tell_tier_1, tell_tier_1, tier_posterior
-from clawgauge.suites.draw import estimate_tokens
+from clawgauge.suites.long_text import estimate_tokens
 
 _SMALLEST_WINDOW = 512
 # Prompts share long texts, and every target is held against the same ones.

@@ -39,7 +39,7 @@ from clawgauge.records import (
 from clawgauge.records.result import was_sent
 from clawgauge.runner.agenda import Cell
 from clawgauge.runner.judging import CheckFailed, JudgeAnswer
-from clawgauge.suites.load import DEFAULT_MAX_TURNS
+from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.world import engine
 
 # Names and descriptions alone, and more characters to a token than any tokenizer gets: a server

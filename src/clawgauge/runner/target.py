@@ -30,7 +30,7 @@ from clawgauge.runner.context import RunContext
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
 from clawgauge.runner.record import Source, bounded_error, make_result
-from clawgauge.suites.load import DEFAULT_MAX_TURNS
+from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Timeline
 
 WARM_UP_PROMPT = "Reply with OK."

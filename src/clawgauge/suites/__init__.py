@@ -1,5 +1,13 @@
 """Prompt suites: the built-in ones as data, and the loader that refuses bad ones."""
 
-# ruff: isort: skip_file
-from clawgauge.suites.load import BUILTIN_SUITES, SELECTION, check_recorded, describe_suite, is_suite_there
-from clawgauge.suites.load import list_builtin, load_suite, prompts_sha256, suite_path
+from clawgauge.suites.load import (
+    BUILTIN_SUITES,
+    SELECTION,
+    check_recorded,
+    describe_suite,
+    is_suite_there,
+    list_builtin,
+    load_suite,
+    prompts_sha256,
+    suite_path,
+)

@@ -8,8 +8,8 @@ import pytest
 
 from clawgauge.checks import Answer, answer_start, judge
 from clawgauge.checks.detection import detect_tools
+from clawgauge.checks.sentences import count_sentences
 from clawgauge.checks.speech import find_claim, refuses
-from clawgauge.checks.validators import count_sentences
 from support import growth
 from support.rows import every_row
 from support.slow_rest import slow_rest

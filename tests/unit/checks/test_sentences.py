@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clawgauge.checks import Answer, judge
-from clawgauge.checks.validators import count_bullets, count_sentences
+from clawgauge.checks.sentences import count_bullets, count_sentences
 from support.rows import every_row
 
 

@@ -18,7 +18,7 @@ from clawgauge.records import Prompt
 from clawgauge.suites import load_suite, suite_path
 from clawgauge.suites.document import Place
 from clawgauge.suites.draw import Drawing, Swap, draw_texts
-from clawgauge.suites.load import SuiteContext, fold_defaults
+from clawgauge.suites.prompt import SuiteContext, fold_defaults
 from support.slow_rest import slow_rest
 from support.tool_models import read_answer
 

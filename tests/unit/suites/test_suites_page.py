@@ -7,7 +7,8 @@ from pathlib import Path
 
 from clawgauge.checks.validators import VALIDATORS as KNOWN_VALIDATORS
 from clawgauge.suites import list_builtin, load_suite
-from clawgauge.suites.load import HEADER_KEYS, PROMPT_KEYS
+from clawgauge.suites.load import HEADER_KEYS
+from clawgauge.suites.prompt import PROMPT_KEYS
 from support.rows import every_row
 
 PAGE = (Path(__file__).parents[3] / "docs" / "suites.md").read_text("utf-8")
