@@ -14,13 +14,23 @@ from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
-from clawgauge.runner.agenda import why_left_out
 from clawgauge.runner.context import Observer
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
 _RECENT = 500
 _TELL_LEFT_S = 30.0
+
+
+def why_left_out(detail: Mapping[str, Any]) -> str:
+    """Why prompts cannot be asked of a target, from the detail of a `skip` event."""
+    if detail["reason"] == "beyond_context":
+        return f"longer than the model's window of {detail['window']} tokens"
+    return f"{' and '.join(detail['keys'])} cannot be sent by this provider"
+
+
+def word_skip(detail: Mapping[str, Any]) -> str:
+    return f"{detail['not_asked']} left out: {why_left_out(detail)}"
 
 
 def outcome_words(event: str, detail: Mapping[str, Any]) -> str:

@@ -185,6 +185,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     stop_after_errors: Annotated[int | None, Option(1, 10_000_000, _POSITIVE, resume="free"), HARMLESS] = None
     interleave: Harmless[bool] = False
 
+    def recorded(self) -> RunOptions:
+        """These options alone, without the settings that a subclass adds and no run records."""
+        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
+
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says.

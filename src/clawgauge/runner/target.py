@@ -40,7 +40,9 @@ _WARM_UP: SpendingKey = ("", "warm_up", 0)
 _MAX_CHARS_JUDGED_IN_LOOP = 4_096
 _PREFIX_DIGITS = 12
 _MAX_EVENT_ERROR_CHARS = 500
-_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
+_MONEY_SPENT = CallFailure(
+    "error", "budget_spent", "the task was ended between two turns: --max-cost is spent"
+)
 _KILLED = "Error: killed: the call took longer than it may"
 # Failures that come before anything is sent, by ourselves.
 _NEVER_SENT = frozenset({"api_key_missing", "invalid_prompt"})
@@ -108,7 +110,9 @@ class TargetRun:
     async def get_ready(self) -> None:
         """Have the provider get ready for the model, and warm it up where that is wanted."""
         try:
-            loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
+            loaded = await self._provider.before_target(
+                self._target.model, unload_others=self._settings.unload_others
+            )
         except Exception as fault:  # the task boundary: a bug of a provider costs its target
             self._end_target(_as_failure(fault))
             return
@@ -228,7 +232,9 @@ class TargetRun:
         # The part that differs comes first: nothing before it can be shared by a cache.
         return f"[{digest[:_PREFIX_DIGITS]} request id]"
 
-    async def ask_under_load(self, cell: Cell, client: int, due_ns: int, origin_ns: int) -> Result | None:
+    async def ask_under_load(
+        self, cell: Cell, client: int, due_ns: int, origin_ns: int
+    ) -> Result | None:
         """Ask a cell that was due at `due_ns`, once, and do not judge it.
 
         Returns None where the money does not allow the call now.
@@ -336,7 +342,9 @@ class TargetRun:
         if self._spending is not None and self._spending.budget.calls_left == 0:
             return None
         jitter = self._run.rng.random()
-        return retry_wait_s(self._settings, failure, n_attempts, jitter, answered_before=self._answered_before)
+        return retry_wait_s(
+            self._settings, failure, n_attempts, jitter, answered_before=self._answered_before
+        )
 
     def _describe_attempt(self, tried: AttemptOutcome, wait_s: float | None) -> Attempt:
         e2e_ms = round(tried.e2e_ns / 1e6)
@@ -439,7 +447,9 @@ class TargetRun:
 
     async def _warm_up(self) -> None:
         """One short call that loads the model. Recorded as an event, never as a result."""
-        prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
+        prompt = Prompt(
+            id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"}
+        )
         self._run.observer.call_started(self._target, prompt)
         tried = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
         if tried is None:

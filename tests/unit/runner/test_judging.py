@@ -235,7 +235,7 @@ import sys
 from clawgauge.records import Prompt
 from clawgauge.runner.judging import Judge
 judge = Judge(deadline_s=600.0)
-judge._started()
+judge._get_process()
 print(judge._process.pid, flush=True)
 judge.judge(Prompt(id="P", name="p", prompt="?", validator={"type": "noop"}), "`` ` " * 6_000_000, [])
 """
