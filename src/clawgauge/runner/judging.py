@@ -380,8 +380,8 @@ def _take_world(spec: Mapping[str, Any], calls: list[ToolInvocation]) -> World:
     for index, kept_world in enumerate(_worlds):
         if kept_world.calls == calls and kept_world.spec == spec:
             return _worlds.pop(index).world
-    # Room for the one that is made now.
-    del _worlds[: len(_worlds) - _MAX_WORLDS + 1]
+    if len(_worlds) >= _MAX_WORLDS:
+        del _worlds[0]  # room for the one that is made now
     world = World(spec)
     for call in calls:
         world.call(call.name, call.arguments)
