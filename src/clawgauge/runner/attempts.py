@@ -86,7 +86,7 @@ def retry_wait_s(
 
 
 def own_fault(failure: CallFailure, *, held_ns: int, slept_ns: int) -> CallFailure | None:
-    """The failure as our own, where the machine slept during the attempt or this program stood still.
+    """The failure as our own, where this machine slept or this program stood still meanwhile.
 
     While we stand still the whole answer may be waiting in the socket, and the deadline is heard
     first. Such an attempt says nothing of the server: it may be made again, and never ends a

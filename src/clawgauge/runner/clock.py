@@ -105,7 +105,7 @@ class ClientClock:
         return largest_ns
 
     def held_since(self, began_ns: int) -> None:
-        """Note that the loop was held from `began_ns` until now, by us or by what made a tick late."""
+        """Note that the loop was held from `began_ns` until now, by whatever it was."""
         now_ns = self.now_ns()
         held_ns = now_ns - began_ns
         while self._peaks_ns and self._peaks_ns[-1] <= held_ns:

@@ -1,8 +1,8 @@
 """Judging with a deadline that holds, away from the loop that stamps bytes.
 
-A short answer is judged where it came in. A long one, and whatever runs in a simulated machine, goes
-to a process of its own: hostile text can keep a detector, a C library or the simulated shell busy
-for minutes or crash it, and only a process can be ended then. It is isolated, its memory and
+A short answer is judged where it came in. A long one, and whatever runs in a simulated machine,
+goes to a process of its own: hostile text can keep a detector, a C library or the simulated shell
+busy for minutes or crash it, and only a process can be ended then. It is isolated, its memory and
 processor time are bounded, and it is gone when this program is.
 """
 
@@ -49,7 +49,7 @@ _OVER_TIME = getattr(signal, "SIGPROF", 0)
 
 
 class NotInTime(Exception):
-    """The work was ended at its deadline, or took more memory than it may. The message says which."""
+    """The work was ended at its deadline, or took more memory than it may; the message says how."""
 
 
 class _ProcessDied(NotInTime):

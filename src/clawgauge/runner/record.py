@@ -462,7 +462,7 @@ def _has_token_counts(reply: Reply) -> bool:
 
 
 def _server_times_us(reply: Reply, e2e_ns: int) -> dict[str, int] | None:
-    """Where the server says the time went; `wire` is all of the call that it does not account for."""
+    """Where the server says the time went; `wire` is what it does not account for."""
     times_ns = dict(reply.server_ns or {})
     if "total" in times_ns:
         times_ns["wire"] = max(0, e2e_ns - times_ns.pop("total"))

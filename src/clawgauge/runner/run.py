@@ -147,7 +147,7 @@ async def _run_targets(
 async def _make_agendas(
     context: RunContext, targets: Iterable[Target], *, has_other_work: bool
 ) -> dict[Target, Agenda]:
-    """The agendas of the targets that are asked something; of the others, record why they are not."""
+    """The agendas of the targets that are asked something; why the others are not is recorded."""
     agendas = {}
     for target in targets:
         window = await context.plan.provider(target.provider).find_window(target.model)
