@@ -49,7 +49,7 @@ _OVER_TIME = getattr(signal, "SIGPROF", 0)
 
 
 class NotInTime(Exception):
-    """The work was ended at its deadline, or took more memory than it may; the message says how."""
+    """The work was ended at its deadline, or took too much memory. The message says which."""
 
 
 class _ProcessDied(NotInTime):
