@@ -12,8 +12,26 @@ from clawgauge.records import STATUSES, Event, Result, TimingsUs
 _NO_LEVEL = frozenset({"", "null", "none"})
 _EVENT_NAME_KEYS = ("event", "event_type", "type", "name")
 _EVENT_TIME_KEYS = ("at_ms", "timestamp_ms", "ts_ms", "started_at_ms")
-_NUMBERS = ("started_at_ms", "ended_at_ms", "e2e_ms", "latency_ms", "ttft_ms", "input_tokens", "output_tokens")
-_TEXTS = ("run_id", "provider", "model", "prompt_id", "prompt_name", "raw_output", "failure_type", "violation", "error")
+_NUMBERS = (
+    "started_at_ms",
+    "ended_at_ms",
+    "e2e_ms",
+    "latency_ms",
+    "ttft_ms",
+    "input_tokens",
+    "output_tokens",
+)
+_TEXTS = (
+    "run_id",
+    "provider",
+    "model",
+    "prompt_id",
+    "prompt_name",
+    "raw_output",
+    "failure_type",
+    "violation",
+    "error",
+)
 
 
 def tells_first_harness(record: Mapping[str, Any]) -> bool | None:
@@ -53,8 +71,12 @@ class Upgrade:
 def upgrade_event(raw: Mapping[str, Any]) -> Event:
     """An event line of the first harness, its name and time taken from the likely keys, the rest kept as detail."""
     record: dict[str, Any] = repair_value(dict(raw))[0]
-    name = next((record[key] for key in _EVENT_NAME_KEYS if isinstance(record.get(key), str)), "event")
-    at_ms = next((at for key in _EVENT_TIME_KEYS if (at := _integer(record.get(key))) is not None), 0)
+    name = next(
+        (record[key] for key in _EVENT_NAME_KEYS if isinstance(record.get(key), str)), "event"
+    )
+    at_ms = next(
+        (at for key in _EVENT_TIME_KEYS if (at := _integer(record.get(key))) is not None), 0
+    )
     provider, model = record.get("provider"), record.get("model")
     target = f"{provider}:{model}" if isinstance(provider, str) and isinstance(model, str) else None
     return Event(event=name, at_ms=at_ms, target=target, detail=record)
@@ -68,7 +90,10 @@ def _figures(told: dict[str, int | None]) -> dict[str, Any]:
     if started is None:
         started = ended - e2e if ended is not None else 0
     us = TimingsUs(e2e=e2e * 1000, ttft=None if ttft is None else ttft * 1000)
-    times: dict[str, Any] = {"started_at_ms": started, "ended_at_ms": started + e2e if ended is None else ended}
+    times: dict[str, Any] = {
+        "started_at_ms": started,
+        "ended_at_ms": started + e2e if ended is None else ended,
+    }
     times |= {"e2e_ms": e2e, "total_ms": e2e, "ttft_ms": ttft}
     tokens = {name: told[name] for name in ("input_tokens", "output_tokens")}
     return {**times, **tokens, "timings_us": us, "streamed": ttft is not None}
@@ -94,7 +119,10 @@ def _outcome(record: Mapping[str, Any], texts: Mapping[str, str | None]) -> dict
 
 def _tool_names(value: Any) -> list[str]:
     """Lower case, first-seen order, no repeats; a call written as an object counts by its name."""
-    names = (one.get("name") if isinstance(one, dict) else one for one in (value if isinstance(value, list) else ()))
+    names = (
+        one.get("name") if isinstance(one, dict) else one
+        for one in (value if isinstance(value, list) else ())
+    )
     return list(dict.fromkeys(name.lower() for name in names if isinstance(name, str) and name))
 
 
@@ -106,6 +134,8 @@ def _text(value: Any) -> str | None:
 def _integer(value: Any) -> int | None:
     try:
         value = float(value) if isinstance(value, str) else value
-        return round(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return (
+            round(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        )
     except (ValueError, OverflowError):  # no number, or none that is finite
         return None

@@ -29,8 +29,11 @@ from clawgauge.characters import well_formed
 from clawgauge.errors import DiskFailure, RunFolderError, RunLocked, SuiteError
 from clawgauge.journal import disk
 from clawgauge.journal.appender import NOT_OPEN, Appender
-from clawgauge.journal.disk import LOCK, Directory, clean, decode_line, encode_document, encode_line, is_same
-from clawgauge.journal.reader import CAP_BYTES, CellKey, RunReader, cell_key, is_run_folder, line_decoder
+from clawgauge.journal.disk import LOCK, Directory, is_same
+from clawgauge.journal.lines import KEY_WITHHELD, clean, decode_line, encode_document, encode_line
+from clawgauge.journal.locate import is_run_folder
+from clawgauge.journal.names import check_run_id
+from clawgauge.journal.reader import CellKey, RunReader, cell_key, line_decoder
 from clawgauge.json_limits import VALUE_LIMITS, find_excess
 from clawgauge.records import CellRow, Event, Result, RunConfig, share_contexts
 
@@ -72,8 +75,12 @@ def mend_tail(directory: Directory, name: str, torn: str | None = None) -> int:
         if start == size:
             return 0
         if size - start > _TORN_CAP_BYTES:
-            why = f"{directory.path / name} ends in over {_TORN_CAP_BYTES:,} bytes without a line end"
-            raise RunFolderError(f"{why}, which no crash of a run leaves; restore it from a copy, or cut them off.")
+            why = (
+                f"{directory.path / name} ends in over {_TORN_CAP_BYTES:,} bytes without a line end"
+            )
+            raise RunFolderError(
+                f"{why}, which no crash of a run leaves; restore it from a copy, or cut them off."
+            )
         file.seek(start)
         tail = file.read(size - start)
         # An object closes itself: no prefix of one is one, so what parses was written to its end.
@@ -134,7 +141,9 @@ class RunLock:
             return
         # Windows refuses to remove an open file, and then the next writer takes the file over.
         with suppress(OSError):
-            if not in_child and is_same(self._directory.prefix + LOCK, self._fd, self._directory.fd):
+            if not in_child and is_same(
+                self._directory.prefix + LOCK, self._fd, self._directory.fd
+            ):
                 self._directory.unlink(LOCK)
         self.is_held = False
         os.close(self._fd)
@@ -289,14 +298,18 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise
 
     @classmethod
-    def create(cls, runs_dir: Path, run_id: str | None = None, *, now: datetime | None = None) -> Self:
+    def create(
+        cls, runs_dir: Path, run_id: str | None = None, *, now: datetime | None = None
+    ) -> Self:
         """Make the folder of a new run, named `run_id` or after the local time `now`."""
         if run_id is not None:
-            disk.check_run_id(run_id)
+            check_run_id(run_id)
         dated = (datetime.now() if now is None else now.astimezone()).strftime("%Y%m%d_%H%M%S")
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            for name in [run_id] if run_id else chain([dated], (f"{dated}_{number}" for number in count(2))):
+            for name in (
+                [run_id] if run_id else chain([dated], (f"{dated}_{number}" for number in count(2)))
+            ):
                 path = runs_dir / name
                 try:
                     path.mkdir()
@@ -331,11 +344,15 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def check_creatable(cls, runs_dir: Path, run_id: str | None = None) -> None:
         """Raise what `create` would raise, and leave nothing behind."""
         if run_id is not None:
-            disk.check_run_id(run_id)
+            check_run_id(run_id)
         missing = missing_folders(runs_dir)
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            if run_id is not None and (runs_dir / run_id).exists() and not disk.is_barren(runs_dir / run_id):
+            if (
+                run_id is not None
+                and (runs_dir / run_id).exists()
+                and not disk.is_barren(runs_dir / run_id)
+            ):
                 raise _taken(runs_dir / run_id)
             Path(mkdtemp(prefix=".", dir=runs_dir)).rmdir()
         except OSError as error:
@@ -367,7 +384,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     async def append(self, result: Result) -> None:
         """Record one result; returns once its line is on disk. Lines come in the order of the calls."""
-        await self._results.append(clean(encode_line(result), disk.KEY_WITHHELD), is_call=result.was_asked)
+        await self._results.append(
+            clean(encode_line(result), KEY_WITHHELD), is_call=result.was_asked
+        )
 
     def count_lost_calls(self) -> int:
         """Of how many calls the result was handed over and is not on disk; waits for what is being written."""
@@ -403,7 +422,11 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if isinstance(document, RunConfig):
             contexts, prompts = share_contexts(document.prompts)
             document = msgspec.structs.replace(document, contexts=contexts, prompts=prompts)
-        data = well_formed(document).encode() if isinstance(document, str) else encode_document(document)
+        data = (
+            well_formed(document).encode()
+            if isinstance(document, str)
+            else encode_document(document)
+        )
         if isinstance(document, RunConfig):
             _refuse_unreadable(data)
         try:
@@ -440,17 +463,23 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 raise disk.disk_failure(self.path / disk.SUPERSEDED, error) from error
             try:
                 with self._directory.staged(disk.RESULTS) as file:
-                    file.writelines(line for line in self._result_lines() if not is_superseded(line))
+                    file.writelines(
+                        line for line in self._result_lines() if not is_superseded(line)
+                    )
             except OSError as error:
                 raise self._failure(disk.RESULTS, error) from error
             return moved
 
-    def rewrite_results(self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None) -> int:
+    def rewrite_results(
+        self, change: Callable[[Result], Result], approve: Callable[[], None] = lambda: None
+    ) -> int:
         """Put `change` of every record in its place, all at one stroke; returns how many records there were. Other
         lines stay as they are, and so does one with a field that does not fit its type: written anew, it would lose
         what it says there. `approve` is called before the old file is given up, and may raise to keep it."""
         if RunReader(self.path, Result).first_harness:
-            raise RunFolderError(f"{self.path} was made by the first harness and is only read; run its suite again.")
+            raise RunFolderError(
+                f"{self.path} was made by the first harness and is only read; run its suite again."
+            )
         decode = line_decoder(Result, fitting=True)
         written = 0
         try:
@@ -485,17 +514,21 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return disk.disk_failure(self.path / name, error)
 
     def _result_lines(self) -> Iterator[bytes]:
-        with os.fdopen(self._directory.open(disk.RESULTS, os.O_RDONLY), "rb", disk.READ_BUFFER_BYTES) as file:
+        with os.fdopen(
+            self._directory.open(disk.RESULTS, os.O_RDONLY), "rb", disk.READ_BUFFER_BYTES
+        ) as file:
             yield from disk.read_lines(file)
 
 
 def _refuse_unreadable(config: bytes) -> None:
     """What could not be read back must not be begun."""
     excess = find_excess(config, VALUE_LIMITS)
-    if len(config) > CAP_BYTES[disk.CONFIG]:
-        excess = f"more than {CAP_BYTES[disk.CONFIG] >> 20} MiB"
+    if len(config) > disk.CAP_BYTES[disk.CONFIG]:
+        excess = f"more than {disk.CAP_BYTES[disk.CONFIG] >> 20} MiB"
     if excess is not None:
-        raise SuiteError(f"the prompts of this run hold {excess} together: choose fewer suites, and run several times")
+        raise SuiteError(
+            f"the prompts of this run hold {excess} together: choose fewer suites, and run several times"
+        )
 
 
 def _taken(path: Path) -> RunFolderError:
