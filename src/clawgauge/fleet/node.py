@@ -34,8 +34,9 @@ from clawgauge.fleet.wire import Facts, Item, Order
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import cell_key, encode_document, encode_line, is_run_folder, iter_results, withhold
 from clawgauge.journal.disk import INVENTORY, Directory
-from clawgauge.journal.folder import RunFolder, RunLock
+from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.lines import KEY_WITHHELD, clean
+from clawgauge.journal.lock import RunLock
 from clawgauge.plan import Evidence, OpenWork, Plan
 from clawgauge.records import Event, ProviderProbe, Result, Target
 from clawgauge.runner.agenda import tier_pool

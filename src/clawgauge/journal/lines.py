@@ -1,4 +1,4 @@
-"""Records as JSON: one line or one document each, safe to show, and with none of the user's keys."""
+"""Records as JSON, a line or a document each: safe to show, with none of the user's keys."""
 
 from __future__ import annotations
 

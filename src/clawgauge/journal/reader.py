@@ -534,7 +534,10 @@ def _skip_rest_of_line(file: BinaryIO) -> None:
 
 
 def _seek_data(file: BinaryIO) -> None:
-    """On to where there is data again: a terabyte of nothing in a sparse file takes no time to make."""
+    """Go on to where there is data again.
+
+    A terabyte of nothing in a sparse file takes no time to make.
+    """
     if not hasattr(os, "SEEK_DATA"):
         return
     position = file.tell()
