@@ -11,7 +11,8 @@ ClawgaugeError
 ├── MachineError            this machine stops the run                         exit 4
 │   ├── RunLocked           another process writes this run folder
 │   └── DiskFailure         the disk is full or refuses to write
-└── CallFailure             one attempt failed; becomes a record, never a crash"""
+└── CallFailure             one attempt failed; becomes a record, never a crash
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ Status = Literal["ok", "skipped_unavailable", "auth_error", "rate_limited", "err
 
 
 class ClawgaugeError(Exception):
-    """Base of the tree. Its message is one sentence a user can act on; `lines`, one below the other, go with it."""
+    """Base of the tree.
+
+    Its message is one sentence a user can act on; `lines`, one below the other, go with it.
+    """
 
     exit_code = 2
 
@@ -58,12 +62,27 @@ class DiskFailure(MachineError): ...
 
 
 class CallFailure(ClawgaugeError):
-    """Has the status and failure type of the record it will become: a provider maps its vendor's errors once."""
+    """One attempt failed, or was not made.
+
+    Has the status and failure type of the record it will become: a provider maps its vendor's
+    errors once. `retryable` says that another attempt may succeed, and `retry_after_s` when the
+    server asks for it.
+    """
 
     def __init__(
-        self, status: Status, failure_type: str, message: str = "", *,
-        retryable: bool = False, retry_after_s: float | None = None, http_status: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        status: Status,
+        failure_type: str,
+        message: str = "",
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        http_status: int | None = None,
+    ) -> None:
         super().__init__(message or failure_type)
-        self.status, self.failure_type, self.message = status, failure_type, message
-        self.retryable, self.retry_after_s, self.http_status = retryable, retry_after_s, http_status
+        self.status: Status = status
+        self.failure_type = failure_type
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.http_status = http_status

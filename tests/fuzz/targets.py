@@ -23,7 +23,7 @@ from clawgauge.checks import check_spec, judge_answer
 from clawgauge.checks.detection import detect_tools
 from clawgauge.cli import main
 from clawgauge.errors import CallFailure, SuiteError
-from clawgauge.journal.disk import encode_line
+from clawgauge.journal.lines import encode_line
 from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import clawgauge
-from clawgauge.journal import disk
+from clawgauge.journal import lines
 from clawgauge.readings import base64_marks, readings
 from clawgauge.secrets import MASK, Redactor, SecretMask, mask_shapes
 from support.disguises import CODES, ESCAPES, PIECE, UNSEEN, UNSEEN_IN_CODES, is_readable
@@ -60,7 +60,7 @@ def test_a_key_in_any_mixture_of_escapes_and_unseen_marks_cannot_be_read(data: s
     for shown in (text, text[cut:], text[:cut]):
         for masked in (mask.mask(shown), redact(shown)):
             assert not is_readable(masked, key, 1), (shown, masked)
-    assert mask.finds(disk.encode_line({"raw_output": text}))
+    assert mask.finds(lines.encode_line({"raw_output": text}))
 
 
 @given(st.data())
@@ -80,7 +80,7 @@ def test_a_key_in_base64_or_hex_cannot_be_decoded(data: st.DataObject) -> None:
     for shown in (text, text[cut:], text[:cut]):
         for masked in (mask.mask(shown), redact(shown)):
             assert not is_readable(masked, key), (shown, masked)
-    assert mask.finds(disk.encode_line({"raw_output": text}))
+    assert mask.finds(lines.encode_line({"raw_output": text}))
 
 
 @every_row(
@@ -188,15 +188,15 @@ def test_hostile_texts_are_read_once() -> None:
 
 def test_a_disguised_key_is_withheld_from_a_record() -> None:
     """A line of results.jsonl keeps no key in disguise, in a value or a name, and says that one was withheld."""
-    disk.withhold([KEY])
+    lines.withhold([KEY])
     try:
         split = "\u200b".join(KEY)
         coded = base64.b64encode(f"me:{KEY}".encode()).decode()
         record = {"raw_output": split, "parsed_output": {coded: KEY.encode().hex()}, "warnings": []}
-        line = disk.clean(disk.encode_line(record), disk.KEY_WITHHELD)
+        line = lines.clean(lines.encode_line(record), lines.KEY_WITHHELD)
     finally:
-        disk.withhold([])
+        lines.withhold([])
     kept = json.loads(line)
     assert kept["raw_output"] == MASK and list(kept["parsed_output"].values()) == [MASK]
-    assert kept["warnings"] == [disk.KEY_WITHHELD]
+    assert kept["warnings"] == [lines.KEY_WITHHELD]
     assert not is_readable(line.decode(), KEY)

@@ -1,9 +1,11 @@
-"""Child processes: started isolated, watched from spawn to burial, and gone when this program is, however it ends.
+"""Child processes: started isolated, watched until they are gone, and gone when this program is.
 
-A Python child runs this installation's code alone. `-I` leaves out the current directory, PYTHONPATH and everything
-else of PYTHON*: an `argparse.py` or a `sitecustomize.py` that lies about is not loaded. It leaves out the user's own
-site directory too, where clawgauge or what it needs may be installed; so the directories this process imports from
-follow *behind* the standard library and the installed packages, where they can add names but replace none."""
+A Python child runs this installation's code alone. `-I` leaves out the current directory,
+PYTHONPATH and everything else of PYTHON*: an `argparse.py` or a `sitecustomize.py` that lies about
+is not loaded. It leaves out the user's own site directory too, where clawgauge or what it needs may
+be installed; so the directories this process imports from follow *behind* the standard library and
+the installed packages, where they can add names but replace none.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-# First of all: a signal may ask for it while the rest of this module is loaded.
-_live: set[int] = set()
+# The process groups we answer for. First of all: a signal may ask for it while the rest of this
+# module is loaded.
+_live_groups: set[int] = set()
 _SCRIPT = Path(__file__).with_name("supervisor.py")
 _FAREWELL_S = 1.0
 _START = (
@@ -33,14 +35,22 @@ _INTERPRETER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTE
 
 
 def isolated_module(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module as `python -m` would, of this installation and nothing around it."""
-    # Where this process imports from, but for the current directory; this package's own folder in any case.
-    folders = [folder for folder in sys.path if Path(folder).is_absolute() and not _is_here(folder)]
-    own = os.fspath(Path(__file__).resolve().parents[2])
-    return [sys.executable, "-I", "-c", _START, "\n".join(dict.fromkeys([*folders, own])), module, *arguments]
+    """The command that runs a module as `python -m` would.
+
+    It is run from this installation, with nothing of its surroundings.
+    """
+    # Where this process imports from, but for the current directory; this package's own folder in
+    # any case.
+    folders = []
+    for folder in sys.path:
+        if Path(folder).is_absolute() and not _is_current_directory(folder):
+            folders.append(folder)
+    folders.append(os.fspath(Path(__file__).resolve().parents[2]))
+    search_path = "\n".join(dict.fromkeys(folders))
+    return [sys.executable, "-I", "-c", _START, search_path, module, *arguments]
 
 
-def _is_here(folder: str) -> bool:
+def _is_current_directory(folder: str) -> bool:
     try:
         return Path(folder).samefile(".")
     except OSError:
@@ -48,78 +58,117 @@ def _is_here(folder: str) -> bool:
 
 
 def adopt(group_id: int) -> None:
-    """Answer for a group from now on. Give a child its work only after this: should we die before, the end of its
-    standard input is all it hears."""
+    """Answer for a process group from now on: it is ended when this program ends.
+
+    Give a child its work only after this: should we die before, the end of its standard input is
+    all it hears.
+    """
     with _changing:
-        _live.add(group_id)
-        if not _supervisor.tell(f"+{group_id}\n"):
+        _live_groups.add(group_id)
+        if not _supervisor.send(f"+{group_id}\n"):
             _supervisor.start()
 
 
-def start_adopted(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start a program that takes its work from its standard input, in a session of its own; answer for it."""
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(argv, start_new_session=True, **pipes, **how)
+def start_adopted(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program that takes its work from its standard input, and answer for it.
+
+    It runs in a session of its own.
+    """
+    process = subprocess.Popen(
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     adopt(process.pid)
     return process
 
 
 def release(group_id: int) -> None:
+    """Answer for a process group no more: nothing is left of it."""
     with _changing:
-        _live.discard(group_id)
-        if not _supervisor.tell(f"-{group_id}\n") and _live:
+        _live_groups.discard(group_id)
+        if not _supervisor.send(f"-{group_id}\n") and _live_groups:
             _supervisor.start()
 
 
 def signal_group(group_id: int, signal_number: int) -> bool:
-    """Signal a process group (0 only asks); False where nobody is left to hear it."""
-    # A group's number is not given out again while it has a member: an orphaned grandchild is still reached safely.
-    with suppress(ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        if group_id > 1:
-            os.killpg(group_id, signal_number)
-            return True
+    """Signal a process group; signal 0 only asks. False where nobody is left in it."""
+    if group_id <= 1:
+        return False
+    # A group's number is not given out again while it has a member: an orphaned grandchild is
+    # still reached safely.
+    with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+        os.killpg(group_id, signal_number)
+        return True
     return False
 
 
 def kill_all_groups() -> None:
-    """End every child we know of, now. Takes no lock: a signal handler may call it at any moment."""
-    for group_id in tuple(_live):
+    """End every child we know of, now.
+
+    Takes no lock: a signal handler may call it at any moment.
+    """
+    for group_id in tuple(_live_groups):
         signal_group(group_id, signal.SIGKILL)
 
 
 class _Supervisor:
-    """Our end of the pipe. Started with the first group, and anew should it be gone; it ends when we do."""
+    """Our end of the pipe to the supervisor, which kills what we leave running.
 
-    process: subprocess.Popen[bytes] | None = None
+    It is started with the first group, and anew should it be gone; it ends when we do.
+    """
 
-    def tell(self, lines: str) -> bool:
-        if self.process is None or self.process.stdin is None:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def send(self, lines: str) -> bool:
+        """Write lines to it whole; False where that cannot be done."""
+        if self._process is None or self._process.stdin is None:
             return False
         try:
-            return os.write(self.process.stdin.fileno(), lines.encode()) == len(lines)
+            n_written = os.write(self._process.stdin.fileno(), lines.encode())
         except OSError:
             return False
+        return n_written == len(lines)
 
     def start(self) -> None:
-        if self.process is not None:
-            # Before its pipe closes: one that is only stuck would wake up to that, and kill what is alive and well.
-            self.process.kill()
+        """Start a new one, and name all groups to it."""
+        if self._process is not None:
+            # Before its pipe closes: one that is only stuck would wake up to that, and kill what is
+            # alive and well.
+            self._process.kill()
             self.dismiss()
+        env = {name: os.environ[name] for name in _INTERPRETER_VARIABLES if name in os.environ}
         try:
-            quiet: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            command = [sys.executable, "-I", "-S", os.fspath(_SCRIPT)]
-            env = {name: os.environ[name] for name in _INTERPRETER_VARIABLES if name in os.environ}
-            self.process = subprocess.Popen(command, cwd=_SCRIPT.anchor, env=env, start_new_session=True, **quiet)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", os.fspath(_SCRIPT)],
+                env=env,
+                cwd=_SCRIPT.anchor,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except OSError:  # no process to be had: every other way to leave still ends the children
             return
-        if self.process.stdin is not None:
+        if self._process.stdin is not None:
             # A pipe that nobody empties must not hold the run.
-            os.set_blocking(self.process.stdin.fileno(), False)
-        self.tell("".join(f"+{group_id}\n" for group_id in _live))
+            os.set_blocking(self._process.stdin.fileno(), False)
+        self.send("".join(f"+{group_id}\n" for group_id in _live_groups))
 
     def dismiss(self) -> None:
         """Close the pipe and see it go, so that whatever we left is gone when we are."""
-        process, self.process = self.process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         try:

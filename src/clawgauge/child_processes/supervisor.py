@@ -1,7 +1,9 @@
-"""Ends what a dead program left running. A script of its own, never imported, there in a few milliseconds.
+"""Ends what a dead program left running. A script of its own, started in a few milliseconds.
 
-Its standard input names process groups, a line each: `+N` must not outlive whoever holds the other end, `-N` is gone.
-When that end closes, however it came to close, the groups still named are killed, and so it ends by itself."""
+Its standard input names process groups, a line each: `+N` must not outlive whoever holds the other
+end, `-N` is gone. When that end closes, however it came to close, the groups that are still named
+are killed, and the script ends. It is never imported.
+"""
 
 import os
 import signal
@@ -9,17 +11,18 @@ import sys
 
 
 def main() -> None:
-    # A signal to everything of a service or a terminal reaches the program too, and its end is what we wait for.
+    # A signal to everything of a service or a terminal reaches the program too, and its end is what
+    # we wait for.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    live: set[int] = set()
+    live_groups: set[int] = set()
     for line in sys.stdin.buffer:
         group_id = int(line[1:])
         if line.startswith(b"+"):
-            live.add(group_id)
+            live_groups.add(group_id)
         else:
-            live.discard(group_id)
-    for group_id in live:
+            live_groups.discard(group_id)
+    for group_id in live_groups:
         try:
             os.killpg(group_id, signal.SIGKILL)
         except OSError:  # gone by itself

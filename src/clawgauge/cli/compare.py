@@ -16,8 +16,8 @@ from clawgauge.cli.process import DONE, GATE_FAILED
 from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ClawgaugeError, ConfigError
-from clawgauge.journal.disk import LATEST
-from clawgauge.journal.reader import has_answer, list_runs
+from clawgauge.journal.locate import has_answer, list_runs
+from clawgauge.journal.names import LATEST
 from clawgauge.records import CapacityOptions
 from clawgauge.reports.capacity import describe_load_changes
 from clawgauge.reports.clean import one_row

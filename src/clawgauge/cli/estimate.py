@@ -9,6 +9,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clawgauge.console.plain import word_skip
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import stat_file
 from clawgauge.plan import Plan
@@ -200,7 +201,8 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
             seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 3)
             call_usd = _call_usd(groups, plan.prices.get(target))
         usd = None if call_usd is None else round(call_usd * n, 6)
-        expected[target] = ExpectedCalls(n, n_past, seconds, usd, agenda.left_out)
+        left_out = [word_skip(skip.detail) for skip in agenda.skipped]
+        expected[target] = ExpectedCalls(n, n_past, seconds, usd, left_out)
     return expected
 
 

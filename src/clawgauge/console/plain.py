@@ -14,37 +14,63 @@ from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
-from clawgauge.runner.agenda import why_left_out
 from clawgauge.runner.context import Observer
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
-_RECENT = 500
-_TELL_LEFT_S = 30.0
+_MAX_LATENCIES = 500
+# How long nothing may be said of what is left of a run, and how long a wait is worth a line.
+_REPORT_EVERY_S = 30.0
 
 
-def outcome_words(event: str, detail: Mapping[str, Any]) -> str:
+def word_skip_reason(detail: Mapping[str, Any]) -> str:
+    """Why prompts cannot be asked of a target, from the detail of a `skip` event."""
+    if detail["reason"] == "beyond_context":
+        return f"longer than the model's window of {detail['window']} tokens"
+    return f"{' and '.join(detail['keys'])} cannot be sent by this provider"
+
+
+def word_skip(detail: Mapping[str, Any]) -> str:
+    """How many calls are left out and why, from the detail of a `skip` event."""
+    return f"{detail['not_asked']} left out: {word_skip_reason(detail)}"
+
+
+def word_stop(event: str, detail: Mapping[str, Any]) -> str:
+    """Why cells of a target were not asked: an event that the runner reports, as a sentence."""
     if event == "skip":
-        return f"{plural(detail['not_asked'], 'prompt')} left out: {why_left_out(detail)}"
+        n_prompts = plural(detail["not_asked"], "prompt")
+        return f"{n_prompts} left out: {word_skip_reason(detail)}"
     if event == "budget_spent":
-        option = str(detail["budget"]).replace("_", "-")
-        if detail.get("unknown_cost"):
-            unasked = plural(detail["not_asked"], "call")
-            return f"--{option} cannot be kept: a call came back without a cost; {unasked} not made"
-        return f"--{option} {detail['limit']:g} is spent; {plural(detail['not_asked'], 'call')} not made"
-    seen = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
-    likely = f"Tier {detail['tier']} is {format_percent(detail['p'])} likely"
+        return _word_spent_budget(detail)
+    evidence = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
+    tier = f"Tier {detail['tier']} is {format_percent(detail['p'])} likely"
     if event == "decided":
-        verdict = "Tier 1 decided" if detail["tier1"] == "yes" else f"not Tier 1, decided ({likely})"
-        return f"{verdict}: {seen}, {detail['not_needed']} not needed"
+        verdict = "Tier 1 decided"
+        if detail["tier1"] != "yes":
+            verdict = f"not Tier 1, decided ({tier})"
+        return f"{verdict}: {evidence}, {detail['not_needed']} not needed"
     if detail["tier"] is None:
         return "tier undecided: no tool prompt was answered"
-    return f"tier undecided: {seen}, {likely}{', and the prompts left could not decide it' if detail['futile'] else ''}"
+    sentence = f"tier undecided: {evidence}, {tier}"
+    if detail["futile"]:
+        sentence += ", and the prompts left could not decide it"
+    return sentence
+
+
+def _word_spent_budget(detail: Mapping[str, Any]) -> str:
+    option = "--" + str(detail["budget"]).replace("_", "-")
+    n_calls = plural(detail["not_asked"], "call")
+    if detail.get("unknown_cost"):
+        return f"{option} cannot be kept: a call came back without a cost; {n_calls} not made"
+    return f"{option} {detail['limit']:g} is spent; {n_calls} not made"
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far one target is: `n_before` in earlier sessions; a call took `past_s` in earlier runs."""
+    """How far one target is.
+
+    `n_before` calls were made in earlier sessions; a call took `past_s` in earlier runs.
+    """
 
     n_calls: int = 0
     past_s: float | None = None
@@ -54,7 +80,7 @@ class Progress:
     n_judged: int = 0
     n_passed: int = 0
     cost_usd: float | None = None
-    latencies_ms: deque[int] = field(default_factory=partial(deque, maxlen=_RECENT))
+    latencies_ms: deque[int] = field(default_factory=partial(deque, maxlen=_MAX_LATENCIES))
     started_s: float | None = None
     newest_s: float = 0.0
 
@@ -67,14 +93,19 @@ class Progress:
         if self.started_s is None or not self.n_done:
             return self.past_s
         call_s = (self.newest_s - self.started_s) / self.n_done
-        return call_s + ((self.past_s or call_s) - call_s) * self.n_left / max(1, self.n_calls)
+        past_s = self.past_s or call_s
+        share_left = self.n_left / max(1, self.n_calls)
+        return call_s + (past_s - call_s) * share_left
 
 
 @dataclass
 class Tally(Observer):
-    """Counts what comes back and shows nothing. `reasons` has the words of the first error of each kind and target;
-    `ended` are the targets that have shown that they cannot answer. What the `context_suites` ask,
-    inside the user's own context, is no part of a model's pass rate."""
+    """Counts what comes back, and shows nothing.
+
+    `reasons` has the message of the first error of each kind and target; `ended` are the targets
+    that have shown that they cannot answer. What the `context_suites` ask, inside the user's own
+    context, is no part of a model's pass rate.
+    """
 
     rows: Mapping[Target, Progress]
     interleaved: bool = False
@@ -88,17 +119,20 @@ class Tally(Observer):
 
     def target_started(self, target: Target, n_cells: int) -> None:
         row = self.rows[target]
-        row.n_calls, row.started_s = n_cells, time.monotonic()
+        row.n_calls = n_cells
+        row.started_s = time.monotonic()
 
     def recorded(self, target: Target, result: Result) -> None:
         row = self.rows[target]
         if not result.was_asked:
-            # Recorded without having been asked: one call less to wait for, and no error of its own.
+            # Recorded without having been asked: one call less to wait for, and no error.
             row.n_calls = max(row.n_done, row.n_calls - 1)
-            self.reasons.setdefault((target, str(result.failure_type)), result.error or "")
+            self.reasons.setdefault(_kind(target, result), result.error or "")
             return
-        row.n_done, row.newest_s = row.n_done + 1, time.monotonic()
-        self.n_answered += result.availability_status == "ok"
+        row.n_done += 1
+        row.newest_s = time.monotonic()
+        if result.availability_status == "ok":
+            self.n_answered += 1
         if result.suite not in self.context_suites:
             row.n_judged += result.objective_pass is not None
             row.n_passed += result.objective_pass is True
@@ -106,8 +140,8 @@ class Tally(Observer):
             row.latencies_ms.append(result.e2e_ms)
         else:
             row.n_errors += 1
-            self.errors[target, str(result.failure_type)] += 1
-            self.reasons.setdefault((target, str(result.failure_type)), result.error or "")
+            self.errors[_kind(target, result)] += 1
+            self.reasons.setdefault(_kind(target, result), result.error or "")
         if result.cost_usd is not None:
             row.cost_usd = (row.cost_usd or 0.0) + result.cost_usd
 
@@ -120,67 +154,103 @@ class Tally(Observer):
         self.n_given_up += n_calls
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
-        self.rows[target].n_calls = self.rows[target].n_done
+        row = self.rows[target]
+        row.n_calls = row.n_done
 
     def left_s(self) -> float | None:
         """What is left of the run; None as long as nobody can tell."""
         going = [row for target, row in self.rows.items() if target not in self.ended]
-        paces = [pace for row in going if (pace := row.call_s()) is not None]
-        if not paces:
+        paces_s = []
+        for row in going:
+            call_s = row.call_s()
+            if call_s is not None:
+                paces_s.append(call_s)
+        if not paces_s:
             return None
-        usual_s = sum(paces) / len(paces)
-        left = [row.n_left * (row.call_s() or usual_s) for row in going if row.n_left]
-        # Who takes turns waits for the others meanwhile; who is on another machine does not have to.
-        return sum(left) / (len(left) or 1 if self.interleaved else 1)
+        usual_call_s = sum(paces_s) / len(paces_s)
+        left_by_target_s = []
+        for row in going:
+            if row.n_left:
+                left_by_target_s.append(row.n_left * (row.call_s() or usual_call_s))
+        left_s = sum(left_by_target_s)
+        if self.interleaved and left_by_target_s:
+            # Targets that take turns wait for each other meanwhile, and targets on several machines
+            # are asked at once: the sum counts the same time once for each of them.
+            return left_s / len(left_by_target_s)
+        return left_s
+
+
+def _kind(target: Target, result: Result) -> tuple[Target, str]:
+    """What kind of error a result is: each is shown once for a target."""
+    return target, str(result.failure_type)
 
 
 @dataclass
 class PlainLines(Tally):
-    """A line a call on stderr, and one for each kind of error. Never colours, never moves the cursor."""
+    """A line a call on stderr, and one for each kind of error.
 
-    told_s: float = field(default_factory=time.monotonic)
+    Never colours, never moves the cursor.
+    """
+
+    newest_line_s: float = field(default_factory=time.monotonic)
 
     def target_started(self, target: Target, n_cells: int) -> None:
         super().target_started(target, n_cells)
-        _line(f"{target.label}: {plural(n_cells, 'call')}")
+        _print_line(f"{target.label}: {plural(n_cells, 'call')}")
 
     def recorded(self, target: Target, result: Result) -> None:
-        is_told, now_s = (target, str(result.failure_type)) in self.reasons, time.monotonic()
+        is_known_error = _kind(target, result) in self.reasons
+        now_s = time.monotonic()
         super().recorded(target, result)
-        is_due = now_s - self.told_s > _TELL_LEFT_S
-        if is_told and (not is_due or target in self.ended):
+        is_report_due = now_s - self.newest_line_s > _REPORT_EVERY_S
+        if is_known_error and (not is_report_due or target in self.ended):
             return
-        self.told_s = now_s if is_due else self.told_s
-        row, money = self.rows[target], sum(row.cost_usd or 0.0 for row in self.rows.values())
-        whose = f"{target.label} " if self.interleaved else ""
-        ttft = f", first token {result.ttft_ms} ms" if result.ttft_ms is not None else ""
-        cost = f", {format_money(money)} so far" if result.cost_usd is not None else ""
-        why = f": {result.error}" if result.error else ""
-        left = f"; about {format_duration(left_s * 1000)} left" if is_due and (left_s := self.left_s()) else ""
-        prompt = f"{whose}{result.suite}/{result.prompt_id} {result.prompt_name}"
-        said = f"{verdict_word(result)}, {result.e2e_ms} ms{ttft}{cost}{why}{left}"
-        _line(f"  [{row.n_done}/{row.n_calls}] {prompt}: {said}")
+        left_s = None
+        if is_report_due:
+            self.newest_line_s = now_s
+            left_s = self.left_s()
+        row = self.rows[target]
+        name = f"{result.suite}/{result.prompt_id} {result.prompt_name}"
+        if self.interleaved:
+            name = f"{target.label} {name}"
+        outcome = f"{verdict_word(result)}, {result.e2e_ms} ms"
+        if result.ttft_ms is not None:
+            outcome += f", first token {result.ttft_ms} ms"
+        if result.cost_usd is not None:
+            total_usd = sum(row.cost_usd or 0.0 for row in self.rows.values())
+            outcome += f", {format_money(total_usd)} so far"
+        if result.error:
+            outcome += f": {result.error}"
+        if left_s:
+            outcome += f"; about {format_duration(left_s * 1000)} left"
+        _print_line(f"  [{row.n_done}/{row.n_calls}] {name}: {outcome}")
 
     def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
         kind = (target, f"{failure.failure_type}, again")
-        if kind not in self.reasons or wait_s > _TELL_LEFT_S:
-            self.reasons[kind] = self.redact(failure.message)
-            why = f"{failure.failure_type} ({self.reasons[kind]})"
-            _line(f"  {prompt.suite}/{prompt.id}: {why}, again in {wait_s:.1f} s")
+        if kind in self.reasons and wait_s <= _REPORT_EVERY_S:
+            return
+        reason = self.redact(failure.message)
+        self.reasons[kind] = reason
+        _print_line(
+            f"  {prompt.suite}/{prompt.id}: {failure.failure_type} ({reason}), "
+            f"again in {wait_s:.1f} s"
+        )
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         super().target_skipped(target, failure, n_cells)
-        why = f"{failure.failure_type}: {self.redact(failure.message)}"
-        rest = ""
-        if n_cells:
-            rest = f": its other {'prompts are' if n_cells > 1 else 'prompt is'} not asked"
-        _line(f"  {target.label} cannot answer ({why}){rest}")
+        reason = f"{failure.failure_type}: {self.redact(failure.message)}"
+        consequence = ""
+        if n_cells == 1:
+            consequence = ": its other prompt is not asked"
+        elif n_cells > 1:
+            consequence = ": its other prompts are not asked"
+        _print_line(f"  {target.label} cannot answer ({reason}){consequence}")
 
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         super().stopped(target, event, detail)
-        _line(f"  {target.label}: {outcome_words(event, detail)}")
+        _print_line(f"  {target.label}: {word_stop(event, detail)}")
 
 
-def _line(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stderr.write(one_row(text))
     sys.stderr.flush()

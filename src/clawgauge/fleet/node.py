@@ -33,8 +33,10 @@ from clawgauge.fleet import limits, wire
 from clawgauge.fleet.wire import Facts, Item, Order
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import cell_key, encode_document, encode_line, is_run_folder, iter_results, withhold
-from clawgauge.journal.disk import INVENTORY, KEY_WITHHELD, Directory, clean
-from clawgauge.journal.folder import RunFolder, RunLock
+from clawgauge.journal.disk import INVENTORY, Directory
+from clawgauge.journal.folder import RunFolder
+from clawgauge.journal.lines import KEY_WITHHELD, clean
+from clawgauge.journal.lock import RunLock
 from clawgauge.plan import Evidence, OpenWork, Plan
 from clawgauge.records import Event, ProviderProbe, Result, Target
 from clawgauge.registry import OPENAI_CHAT

@@ -1,50 +1,55 @@
-"""A run folder found and read back: documents, events, results as typed records. What cannot be read is counted."""
+"""A run folder read back: documents, events, and results as typed records.
+
+What cannot be read is counted.
+"""
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
-import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import Annotated, Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import disk
-from clawgauge.journal.disk import CONFIG, LATEST, RESULTS, decode_line, decode_object, is_barren, open_file, stat_file
+from clawgauge.journal.disk import CAP_BYTES, CONFIG, LINE_CAP_BYTES, RESULTS, open_file
 from clawgauge.journal.first_harness import Upgrade, tells_first_harness, upgrade_event
-from clawgauge.json_limits import MAX_DEPTH, RECORD_LIMITS, VALUE_LIMITS, count_values, find_excess, nests_deeper
-from clawgauge.records import SCHEMA_VERSION, CellRow, Event, Inventory, Result, RunConfig, RunSummary, Status
+from clawgauge.journal.lines import REFUSALS, decode_line, decode_object
+from clawgauge.journal.locate import started_at_ms
+from clawgauge.json_limits import (
+    MAX_DEPTH,
+    RECORD_LIMITS,
+    VALUE_LIMITS,
+    count_values,
+    find_excess,
+    nests_deeper,
+)
+from clawgauge.records import (
+    SCHEMA_VERSION,
+    CellRow,
+    Event,
+    Inventory,
+    Result,
+    RunConfig,
+    RunSummary,
+    Status,
+)
 from clawgauge.records.run import fill_contexts
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-# Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
-CAP_BYTES = {CONFIG: 256 << 20, disk.INVENTORY: 32 << 20, disk.SUMMARY: 64 << 20, disk.EVENTS: 1 << 30}
-_MAX_SUGGESTIONS = 5
-_LOOKED_AT_BYTES = 4 << 20
 # Of all events together, which are held at once: those of some hundred thousand retries.
 _MAX_EVENT_VALUES = 8_000_000
-_LOAD = re.compile(rb'"load": *\{"client"')
-_ANSWERED = re.compile(rb'"availability_status": *"ok"')
-_END_OF_YEAR_9999_MS = 253_402_300_799_999
-_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
-# What a required field is where a line does not say, whichever of these its type takes.
+# What a required field is where a line does not say: whichever of these its type takes first.
 _UNKNOWNS: tuple[Any, ...] = (None, False, 0, "", [], {"e2e": 0})
-
-
-class _Birth(msgspec.Struct):
-    # A date that no calendar has would spoil every table it stands in.
-    created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=_END_OF_YEAR_9999_MS)]
 
 
 class _Head(msgspec.Struct):
@@ -63,28 +68,13 @@ class _Head(msgspec.Struct):
         return version.isdigit() and int(version[:10]) > SCHEMA_VERSION
 
 
-def started_at_ms(path: Path) -> float:
-    """When a run started: `created_at_ms` of its config.json, else the time config.json or results.jsonl was written.
-    The first harness recorded no start, but wrote its config.json at it."""
-    try:
-        data = disk.read_file(path, CONFIG, CAP_BYTES[CONFIG])
-        return msgspec.json.decode(data or b"", type=_Birth).created_at_ms
-    except (OSError, RunFolderError, *_REFUSALS):
-        pass
-    for name in (CONFIG, RESULTS):
-        found = stat_file(path, name)
-        if found is not None:
-            return min(max(found.st_mtime_ns / 1_000_000, 0.0), float(_END_OF_YEAR_9999_MS))
-    return 0.0
-
-
-def _as_event(line: bytes) -> Event | None:
+def _read_event(line: bytes) -> Event | None:
     """The event of a line; None where it is none, or holds what no run writes."""
     if find_excess(line, RECORD_LIMITS) is not None:
         return None
     try:
         event = msgspec.json.decode(line, type=Event)
-    except _REFUSALS:
+    except REFUSALS:
         raw = decode_line(line)
         if raw is None:
             return None
@@ -92,65 +82,87 @@ def _as_event(line: bytes) -> Event | None:
     return event if _has_plain_numbers(event) else None
 
 
-def _convert_event(raw: dict[str, Any], read: Callable[[dict[str, Any]], Event]) -> Event | None:
+def _convert_event(raw: dict[str, Any], convert: Callable[[dict[str, Any]], Event]) -> Event | None:
+    if not _has_plain_numbers(raw):
+        return None
     try:
-        return read(raw) if _has_plain_numbers(raw) else None
+        return convert(raw)
     except (msgspec.ValidationError, RecursionError):
         return None
 
 
-def _read_document(folder: Path, name: str, document: type[T]) -> T | None:
-    """A document, decoded as what it is. None where there is none, or where the first harness made one of its own."""
+def _read_document(folder: Path, name: str, document_type: type[T]) -> T | None:
+    """A document of a run folder, decoded as what it is.
+
+    None where there is none, or where the first harness made one of its own. Raises
+    `RunFolderError` where it cannot be read, or holds what no run writes.
+    """
     path = folder / name
     data = _read_bytes(folder, name)
+    if data is None:
+        return None
     head = _read_head(path, data)
-    if data is None or head is None or not head.is_ours:
+    if not head.is_ours:
         return None
     if head.is_newer:
         version = bytes(head.schema_version)[:10].decode()
-        raise RunFolderError(f"{path} has schema version {version}, newer than this program knows; update clawgauge.")
-    _refuse_bomb(path, data)
+        raise RunFolderError(
+            f"{path} has schema version {version}, newer than this program knows; update clawgauge."
+        )
+    _refuse_excess(path, data)
+    document = _decode_document(path, data, document_type)
+    if nests_deeper(document, MAX_DEPTH):
+        raise _holds_too_much(path, f"values nested more than {MAX_DEPTH} levels deep")
+    # A suite may hold a number of any length in its prompts and their contexts; nothing else does.
+    without_prompts: msgspec.Struct = document
+    if isinstance(document, RunConfig):
+        without_prompts = msgspec.structs.replace(document, prompts=[], contexts={})
+    if not _has_plain_numbers(without_prompts):
+        raise RunFolderError(
+            f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy."
+        )
+    return document
+
+
+def _decode_document(path: Path, data: bytes, document_type: type[T]) -> T:
     try:
         try:
-            found = msgspec.json.decode(data, type=document)
+            return msgspec.json.decode(data, type=document_type)
         except msgspec.ValidationError:
             raise
-        except _REFUSALS:  # half a surrogate pair, perhaps, which is repaired
-            found = msgspec.convert(_decode_whole(path, data), document)
+        except REFUSALS:  # half a surrogate pair, perhaps, which is repaired
+            return msgspec.convert(_decode_whole(path, data), document_type)
     except msgspec.ValidationError as error:
-        raise RunFolderError(f"{path} cannot be read: {error}; restore it from a copy, or run again.") from error
-    if nests_deeper(found, MAX_DEPTH):
-        raise _beyond(path, f"values nested more than {MAX_DEPTH} levels deep")
-    # A suite may hold a number of any length in its prompts and their contexts; nothing else does.
-    plain = msgspec.structs.replace(found, prompts=[], contexts={}) if isinstance(found, RunConfig) else found
-    if not _has_plain_numbers(plain):
-        raise RunFolderError(f"{path} holds a number of over 64 bits, which no run writes; restore it from a copy.")
-    return found
+        raise RunFolderError(
+            f"{path} cannot be read: {error}; restore it from a copy, or run again."
+        ) from error
 
 
-def _refuse_bomb(path: Path, data: bytes) -> None:
+def _refuse_excess(path: Path, data: bytes) -> None:
+    """Raise where decoding a few bytes would take more memory than any document of a run does."""
     excess = find_excess(data, VALUE_LIMITS)
     if excess is not None:
-        raise _beyond(path, excess)
+        raise _holds_too_much(path, excess)
 
 
-def _beyond(path: Path, excess: str) -> RunFolderError:
-    return RunFolderError(f"{path} holds {excess}, which no run writes; restore it from a copy, or run again.")
+def _holds_too_much(path: Path, excess: str) -> RunFolderError:
+    return RunFolderError(
+        f"{path} holds {excess}, which no run writes; restore it from a copy, or run again."
+    )
 
 
-def _read_head(path: Path, data: bytes | None) -> _Head | None:
-    if data is None:
-        return None
+def _read_head(path: Path, data: bytes) -> _Head:
     try:
         head = msgspec.json.decode(data, type=_Head)
         # What is taken as it stands holds on to the whole file.
         return _Head(head.schema_version.copy())
-    except _REFUSALS:
+    except REFUSALS:
         pass
-    _refuse_bomb(path, data)
+    _refuse_excess(path, data)
     raw = _decode_whole(path, data)
-    head_fields = {name: raw[name] for name in _Head.__struct_fields__ if name in raw}
-    return msgspec.json.decode(msgspec.json.encode(head_fields), type=_Head)
+    if "schema_version" not in raw:
+        return _Head()
+    return _Head(msgspec.Raw(msgspec.json.encode(raw["schema_version"])))
 
 
 def _decode_whole(path: Path, data: bytes) -> dict[str, Any]:
@@ -161,7 +173,10 @@ def _decode_whole(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _has_plain_numbers(value: Any) -> bool:
-    """Whether all numbers fit 64 bits: a longer one can be no quantity, and spoils every sum it comes into."""
+    """Whether all numbers fit 64 bits.
+
+    A longer one can be no quantity, and spoils every sum it comes into.
+    """
     with suppress(OverflowError):
         msgspec.msgpack.encode(value)
         return True
@@ -169,13 +184,15 @@ def _has_plain_numbers(value: Any) -> bool:
 
 
 def _read_bytes(folder: Path, name: str) -> bytes | None:
+    cap_bytes = CAP_BYTES.get(name, CAP_BYTES[disk.INVENTORY])
     try:
-        return disk.read_file(folder, name, CAP_BYTES.get(name, CAP_BYTES[disk.INVENTORY]))
+        return disk.read_file(folder, name, cap_bytes)
     except OSError as error:
         raise _unreadable(folder / name, error) from error
 
 
 def _read_lines(folder: Path, name: str) -> Iterator[bytes]:
+    """The lines of a file of the run folder; none where there is no such file."""
     try:
         with open_file(folder, name, CAP_BYTES.get(name)) as file:
             yield from disk.read_lines(file)
@@ -190,13 +207,17 @@ def _unreadable(path: Path, error: OSError) -> RunFolderError:
 
 
 class RunReader(Generic[T]):
-    """A run folder, ours or the first harness's: its documents, and its results as records of one type. Documents are
-    remembered; results are read from the file anew each time. After a full pass `n_unreadable_lines` says how many
-    whole lines were no record. A last line cut short, as in a run that is being written or was killed, is not
-    counted."""
+    """A run folder, ours or the first harness's: its documents, and its results as `record_type`.
 
-    def __init__(self, path: Path, record: type[T]) -> None:
-        self.path, self._record, self.n_unreadable_lines = path, record, 0
+    Documents are remembered; results are read from the file anew each time. After a full pass
+    `n_unreadable_lines` says how many whole lines were no record. A last line cut short, as in a
+    run that is being written or was killed, is not counted.
+    """
+
+    def __init__(self, path: Path, record_type: type[T]) -> None:
+        self.path = path
+        self.n_unreadable_lines = 0
+        self._record_type = record_type
         # What the first harness wrote among its results, once they have been gone through.
         self._old_events: list[Event] | None = None
 
@@ -206,9 +227,12 @@ class RunReader(Generic[T]):
 
     @cached_property
     def _config_head(self) -> _Head | None:
+        """The head of config.json; None where there is none, or none that can be read."""
         # A spoilt config.json must not keep anyone from the results.
         with suppress(RunFolderError):
-            return _read_head(self.path / CONFIG, _read_bytes(self.path, CONFIG))
+            data = _read_bytes(self.path, CONFIG)
+            if data is not None:
+                return _read_head(self.path / CONFIG, data)
         return None
 
     @property
@@ -222,12 +246,14 @@ class RunReader(Generic[T]):
         if config is None or not config.contexts:
             return config
         try:
-            return msgspec.structs.replace(config, prompts=list(fill_contexts(config.contexts, config.prompts)))
+            prompts = list(fill_contexts(config.contexts, config.prompts))
         except ValueError as error:
             raise RunFolderError(f"{self.path / CONFIG} cannot be read: {error}") from error
+        return msgspec.structs.replace(config, prompts=prompts)
 
     @cached_property
     def inventory(self) -> Inventory | None:
+        """The machine of this program."""
         return self.inventory_of("")
 
     def inventory_of(self, node: str) -> Inventory | None:
@@ -246,38 +272,45 @@ class RunReader(Generic[T]):
 
     @cached_property
     def events(self) -> list[Event]:
-        """events.jsonl, in order, and what the first harness wrote among its results; others are passed over."""
+        """The events, in order; lines that are none are passed over.
+
+        Those of events.jsonl come first, then what the first harness wrote among its results.
+        """
         events: list[Event] = []
         n_values = 0
         for line in _read_lines(self.path, disk.EVENTS):
             n_values += count_values(line)
             if n_values > _MAX_EVENT_VALUES:
-                path = self.path / disk.EVENTS
-                why = f"{path} holds more than {_MAX_EVENT_VALUES:,} values, and no run has so many events"
-                raise RunFolderError(f"{why}; restore it from a copy, or move it aside to read the results alone.")
-            event = _as_event(line)
+                raise RunFolderError(
+                    f"{self.path / disk.EVENTS} holds more than {_MAX_EVENT_VALUES:,} values, and "
+                    f"no run has so many events; restore it from a copy, or move it aside to read "
+                    f"the results alone."
+                )
+            event = _read_event(line)
             if event is not None:
                 events.append(event)
-        if self._old_events is None and self.first_harness:
+        if self._old_events is not None:
+            return events + self._old_events
+        if self.first_harness:
             for line in _read_lines(self.path, RESULTS):
-                raw = decode_line(line)
-                if raw is not None and raw.get("record_type") == "event":
-                    event = _convert_event(raw, upgrade_event)
-                    if event is not None:
-                        events.append(event)
-            return events
-        return events + (self._old_events or [])
+                event = _read_old_event(decode_line(line) or {})
+                if event is not None:
+                    events.append(event)
+        return events
 
     @cached_property
     def first_harness(self) -> bool:
-        """Whether the first harness made the folder: by its config.json, else by its first telling line."""
+        """Whether the first harness made the folder.
+
+        Its config.json tells that, or else the first of its lines that does.
+        """
         if self._has_own_config:
             return False
         with suppress(OSError, RunFolderError), open_file(self.path, RESULTS) as file:
-            return self._tells_first_harness(file)
+            return self._has_lines_of_first_harness(file)
         return self._config_head is not None
 
-    def _tells_first_harness(self, file: BinaryIO) -> bool:
+    def _has_lines_of_first_harness(self, file: BinaryIO) -> bool:
         for line in disk.read_lines(file):
             verdict = tells_first_harness(decode_line(line) or {})
             if verdict is not None:
@@ -290,15 +323,21 @@ class RunReader(Generic[T]):
         return chain.from_iterable(records for records, _ in self.batches(1))
 
     def batches(self, size: int) -> Iterator[tuple[list[T], list[int]]]:
-        """The same records by up to `size` at a time, and at which byte each line begins."""
-        self.n_unreadable_lines, self._old_events = 0, []
+        """The results by up to `size` at a time, and at which byte the line of each begins."""
+        self.n_unreadable_lines = 0
+        self._old_events = []
         try:
             with open_results(self.path) as file:
                 # Not by the property: this file is open.
-                self.first_harness = not self._has_own_config and self._tells_first_harness(file)
+                self.first_harness = not self._has_own_config and self._has_lines_of_first_harness(
+                    file
+                )
                 file.seek(0)
-                decode: Callable[[bytes], T | None] = msgspec.json.Decoder(self._record).decode
-                decode = self._old_decoder() if self.first_harness else decode
+                decode: Callable[[bytes], T | None]
+                if self.first_harness:
+                    decode = self._make_old_decoder(self._old_events)
+                else:
+                    decode = msgspec.json.Decoder(self._record_type).decode
                 batch: list[T] = []
                 offsets: list[int] = []
                 offset = 0
@@ -307,16 +346,17 @@ class RunReader(Generic[T]):
                         if find_excess(line, RECORD_LIMITS) is not None:
                             raise msgspec.DecodeError("more in it than any record has")
                         record = decode(line)
-                    except _REFUSALS:
-                        record = self._look_again(file, line)
+                    except REFUSALS:
+                        record = self._read_refused_line(file, line)
                     if record is not None:
                         batch.append(record)
                         offsets.append(offset)
                         if len(batch) == size:
                             yield batch, offsets
-                            batch, offsets = [], []
-                    offset += len(line)
-                    if record is None:
+                            batch = []
+                            offsets = []
+                        offset += len(line)
+                    else:
                         # The rest of a line over the cap may have been passed over.
                         offset = file.tell()
                 if batch:
@@ -324,113 +364,158 @@ class RunReader(Generic[T]):
         except OSError as error:
             raise _unreadable(self.path / RESULTS, error) from error
 
-    def _look_again(self, file: BinaryIO, line: bytes) -> T | None:
-        """Tell blank, oversized, torn and bad lines apart; save what can be of a line that does not fit at once."""
+    def _read_refused_line(self, file: BinaryIO, line: bytes) -> T | None:
+        """What can be saved of a line that msgspec refused at once; None where that is nothing.
+
+        Counts the line as unreadable, unless it is blank or torn.
+        """
         if not line.strip():
             return None
-        ended = line.endswith(b"\n")
-        if not ended and len(line) >= disk.LINE_CAP_BYTES:
+        is_whole = line.endswith(b"\n")
+        if not is_whole and len(line) >= LINE_CAP_BYTES:
             _skip_rest_of_line(file)
-        elif not self.first_harness and (record := decode_again(line, self._record)) is not None:
-            return record
-        elif not ended and decode_line(line) is None:
+            self.n_unreadable_lines += 1
             return None
-        self.n_unreadable_lines += 1
+        if not self.first_harness:
+            record = decode_again(line, self._record_type)
+            if record is not None:
+                return record
+        is_torn = not is_whole and decode_line(line) is None
+        if not is_torn:
+            self.n_unreadable_lines += 1
         return None
 
-    def _old_decoder(self) -> Callable[[bytes], T | None]:
-        upgrade, events = Upgrade(self.path.resolve().name), list[Event]()
-        self._old_events = events
+    def _make_old_decoder(self, events: list[Event]) -> Callable[[bytes], T | None]:
+        """A decoder of the first harness's lines; those that are events are added to `events`."""
+        upgrade = Upgrade(self.path.resolve().name)
 
         def decode(line: bytes) -> T | None:
             raw = decode_line(line) or {}
             if raw.get("record_type") == "event":
-                event = _convert_event(raw, upgrade_event)
+                event = _read_old_event(raw)
                 if event is not None:
                     events.append(event)
                 return None
-            if (result := upgrade.result(raw)) is None:
+            result = upgrade.result(raw)
+            if result is None:
                 raise msgspec.DecodeError("not a result")
-            return cast(T, result) if self._record is Result else _fit(msgspec.to_builtins(result), self._record)
+            if self._record_type is Result:
+                return cast(T, result)
+            return _fit(msgspec.to_builtins(result), self._record_type)
 
         return decode
 
     def results_at(self, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
-        """The whole results whose lines begin at `offsets`, which a pass has told, each with its own, in file order."""
-        wanted = sorted(set(offsets))
+        """The whole results whose lines begin at `offsets`, each with its own, in file order.
+
+        `batches` tells the offsets.
+        """
+        offsets_in_order = sorted(set(offsets))
         if self.first_harness:
-            # What an old record is the repeat of only those before it tell.
-            places, whole = set(wanted), RunReader(self.path, Result)
-            yield from ((at, result) for (result,), (at,) in whole.batches(1) if at in places)
+            # Which repeat an old record is, only those before it tell.
+            yield from self._old_results_at(set(offsets_in_order))
             return
         decode = line_decoder(Result)
         with open_results(self.path) as file:
-            for offset in wanted:
+            for offset in offsets_in_order:
                 file.seek(offset)
+                result = decode(file.readline(LINE_CAP_BYTES))
                 # A line that somebody changed meanwhile is no longer what was asked for.
-                if (result := decode(file.readline(disk.LINE_CAP_BYTES))) is not None:
+                if result is not None:
                     yield offset, result
+
+    def _old_results_at(self, offsets: set[int]) -> Iterator[tuple[int, Result]]:
+        for results, result_offsets in RunReader(self.path, Result).batches(1):
+            if result_offsets[0] in offsets:
+                yield result_offsets[0], results[0]
+
+
+def _read_old_event(raw: dict[str, Any]) -> Event | None:
+    """The event of a line of the first harness; None where it is none."""
+    if raw.get("record_type") != "event":
+        return None
+    return _convert_event(raw, upgrade_event)
 
 
 @overload
 def iter_results(path: Path) -> RunReader[Result]: ...
 @overload
-def iter_results(path: Path, type: type[T]) -> RunReader[T]: ...
-def iter_results(path: Path, type: type[msgspec.Struct] = Result) -> RunReader[Any]:
-    """The results in run folder `path`, streamed, each as a `type`. Folders of the first harness are read as ours."""
+def iter_results(path: Path, record_type: type[T]) -> RunReader[T]: ...
+def iter_results(path: Path, record_type: type[msgspec.Struct] = Result) -> RunReader[Any]:
+    """The results in run folder `path`, streamed, each as a `record_type`.
+
+    Folders of the first harness are read as ours. Raises `RunFolderError` where there are no
+    results.
+    """
     open_results(path).close()
-    return RunReader(path, type)
+    return RunReader(path, record_type)
 
 
-def iter_superseded(path: Path, type: type[T]) -> Iterator[T]:
-    """The lines that `--retry-errors` moved aside in run folder `path`, each as a `type`; others are passed over."""
-    decode = line_decoder(type)
+def iter_superseded(path: Path, record_type: type[T]) -> Iterator[T]:
+    """The lines that `--retry-errors` moved aside in run folder `path`, each as a `record_type`.
+
+    Lines that are no record are passed over.
+    """
+    decode = line_decoder(record_type)
     with suppress(FileNotFoundError), open_file(path, disk.SUPERSEDED) as file:
-        yield from (record for line in disk.read_lines(file) if (record := decode(line)) is not None)
+        for line in disk.read_lines(file):
+            record = decode(line)
+            if record is not None:
+                yield record
 
 
-def line_decoder(record: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
-    """Reads one line as `iter_results` would, or None; with `fitting`, none of which a field had to be given up."""
-    fast = msgspec.json.Decoder(record).decode
+def line_decoder(record_type: type[T], *, fitting: bool = False) -> Callable[[bytes], T | None]:
+    """A function that reads one line as `iter_results` would, or returns None.
+
+    With `fitting` it returns None for a line of which a field had to be given up.
+    """
+    decode_at_once = msgspec.json.Decoder(record_type).decode
 
     def decode(line: bytes) -> T | None:
         if find_excess(line, RECORD_LIMITS) is not None:
             return None
-        with suppress(*_REFUSALS):
-            return fast(line)
-        with suppress(msgspec.ValidationError):
-            if fitting:  # only its text may be repaired
-                msgspec.convert(decode_object(line), record)
-            return decode_again(line, record)
-        return None
+        with suppress(*REFUSALS):
+            return decode_at_once(line)
+        if fitting:
+            try:
+                # Only its text may be repaired.
+                msgspec.convert(decode_object(line), record_type)
+            except msgspec.ValidationError:
+                return None
+        return decode_again(line, record_type)
 
     return decode
 
 
-def decode_again(line: bytes, record: type[T]) -> T | None:
+def decode_again(line: bytes, record_type: type[T]) -> T | None:
     """What msgspec refused at once, read the slow way; None where it is no record to anyone."""
     raw = decode_line(line) or {}
     with suppress(msgspec.ValidationError):
         msgspec.convert(raw, CellRow)
-        return _fit(raw, record)
+        return _fit(raw, record_type)
     return None
 
 
-def _fit(raw: dict[str, Any], record: type[T]) -> T:
-    """`raw` as a `record`, of each field what fits its type."""
-    fitting: dict[str, Any] = {}
-    for field in msgspec.structs.fields(record):
-        values = (raw[field.name],) if field.name in raw else ()
-        for value in (*values, *_UNKNOWNS) if field.required else values:
+def _fit(raw: dict[str, Any], record_type: type[T]) -> T:
+    """`raw` as a `record_type`, of each field what fits its type."""
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(record_type):
+        candidates: list[Any] = []
+        if field.name in raw:
+            candidates.append(raw[field.name])
+        if field.required:
+            candidates.extend(_UNKNOWNS)
+        for candidate in candidates:
             try:
-                fitting[field.name] = msgspec.convert(value, field.type)
+                fields[field.name] = msgspec.convert(candidate, field.type)
                 break
             except msgspec.ValidationError:
                 continue
-    return record(**fitting)
+    return record_type(**fields)
 
 
 def open_results(folder: Path) -> BinaryIO:
+    """results.jsonl, open for reading. Raises `RunFolderError` where there is none."""
     try:
         return open_file(folder, RESULTS)
     except FileNotFoundError as error:
@@ -440,18 +525,36 @@ def open_results(folder: Path) -> BinaryIO:
 
 
 def _skip_rest_of_line(file: BinaryIO) -> None:
-    while (piece := file.readline(disk.LINE_CAP_BYTES)) and not piece.endswith(b"\n"):
-        # On to where there is data again: a terabyte of nothing in a sparse file takes no time to make.
-        if hasattr(os, "SEEK_DATA"):
-            here = file.tell()
-            try:
-                file.seek(os.lseek(file.fileno(), here, os.SEEK_DATA))
-            except OSError as error:
-                # Where no data follows there is nothing left to read; else the file system does not tell.
-                file.seek(0, os.SEEK_END) if error.errno == errno.ENXIO else file.seek(here)
+    """Read on to the end of a line of which a piece was read."""
+    while True:
+        piece = file.readline(LINE_CAP_BYTES)
+        if not piece or piece.endswith(b"\n"):
+            return
+        _seek_data(file)
+
+
+def _seek_data(file: BinaryIO) -> None:
+    """Go on to where there is data again.
+
+    A terabyte of nothing in a sparse file takes no time to make.
+    """
+    if not hasattr(os, "SEEK_DATA"):
+        return
+    position = file.tell()
+    try:
+        file.seek(os.lseek(file.fileno(), position, os.SEEK_DATA))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            # No data follows, so there is nothing left to read.
+            file.seek(0, os.SEEK_END)
+        else:
+            # The file system does not tell.
+            file.seek(position)
 
 
 class CellKey(NamedTuple):
+    """What tells the cells of a run apart."""
+
     provider: str
     model: str
     thinking_level: str | None
@@ -462,72 +565,19 @@ class CellKey(NamedTuple):
 
 def cell_key(row: Result | CellRow) -> CellKey:
     # Many lines share few names: one copy of each keeps a large index small.
-    provider, model, suite, prompt_id = map(intern, (row.provider, row.model, row.suite, row.prompt_id))
-    return CellKey(provider, model, row.thinking_level, suite, prompt_id, row.repeat)
+    return CellKey(
+        provider=intern(row.provider),
+        model=intern(row.model),
+        thinking_level=row.thinking_level,
+        suite=intern(row.suite),
+        prompt_id=intern(row.prompt_id),
+        repeat=row.repeat,
+    )
 
 
 def index_cells(path: Path) -> dict[CellKey, Status]:
-    """How every cell recorded in run folder `path` ended, by its last line. Unreadable lines fill no cell."""
-    return {cell_key(line): line.availability_status for line in iter_results(path, CellRow)}
+    """How every cell recorded in run folder `path` ended, by its last line.
 
-
-def locate_run(ref: str, runs_dir: Path, *, answered: bool = True, loads: bool = True) -> Path:
-    """The folder of the run `ref`: `latest`, a run id under `runs_dir`, or a path to a run folder. `latest` is the
-    newest run in which something was `answered`, unless there is none or that does not matter; one that only `loads` a
-    server can be left out."""
-    if ref == LATEST:
-        runs = []
-        for path in list_runs(runs_dir):
-            found = [stat_file(path, name) for name in (CONFIG, RESULTS)]
-            # What only looks like a run must not stand in front of those that are.
-            if all(entry is None or stat.S_ISREG(entry.st_mode) for entry in found):
-                if not answered or has_answer(path, loads=loads):
-                    return path
-                runs.append(path)
-        if runs:
-            return runs[0]
-        raise RunFolderError(f"There is no run in {runs_dir}; make one with `clawgauge run`, or name its --runs-dir.")
-    by_id, by_path = runs_dir / ref, Path(ref)
-    # A ref with a path in it is never a run id, though `runs_dir / ref` may well exist.
-    is_plain = by_path.name == ref and ref != ".."
-    for candidate in (by_id, by_path) if is_plain else (by_path,):
-        if ref and is_run_folder(candidate):
-            return candidate
-    looked_for = f"{by_id} and ./{by_path}" if is_plain else str(by_path)
-    hint = f"{runs_dir} holds no run; check --runs-dir."
-    if names := [path.name for path in list_runs(runs_dir)]:
-        known = [LATEST, *names]
-        containing = [name for name in known if ref and ref in name]
-        near = containing or difflib.get_close_matches(ref, known, n=_MAX_SUGGESTIONS, cutoff=0.5)
-        names = near or names
-        shown = ", ".join([*names[:_MAX_SUGGESTIONS], *(["…"] if len(names) > _MAX_SUGGESTIONS else [])])
-        hint = f"Did you mean {shown}?" if near else f"Runs in {runs_dir}: {shown}."
-    raise RunFolderError(f"There is no run {ref!r}: looked for {looked_for}. {hint}")
-
-
-def has_answer(path: Path, *, loads: bool) -> bool:
-    """Whether one of the first calls on record was answered: of a run that was dead, none is."""
-    try:
-        with open_file(path, RESULTS) as file:
-            head = file.read(_LOOKED_AT_BYTES)
-            return _ANSWERED.search(head) is not None and (loads or _LOAD.search(head) is None)
-    except (OSError, RunFolderError):
-        return False
-
-
-def list_runs(runs_dir: Path) -> list[Path]:
-    """Every run folder in `runs_dir`, the most recently started first; anything else there is passed over."""
-    try:
-        found = [path for path in runs_dir.iterdir() if not path.name.startswith(".") and is_run_folder(path)]
-    except OSError:
-        return []
-    runs = [path for path in found if not is_barren(path)]
-    return sorted(runs, key=lambda path: (started_at_ms(path), path.name), reverse=True)
-
-
-def is_run_folder(path: Path) -> bool:
-    """A folder with a config.json or a results.jsonl in it, whatever these are."""
-    try:
-        return path.is_dir() and (stat_file(path, CONFIG) is not None or stat_file(path, RESULTS) is not None)
-    except OSError:
-        return False
+    Unreadable lines fill no cell.
+    """
+    return {cell_key(row): row.availability_status for row in iter_results(path, CellRow)}

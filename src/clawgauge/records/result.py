@@ -12,8 +12,8 @@ from clawgauge.records.run import PromptKey, Target
 
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
 
-
-# Far more than any call reads; a million calls that claim as much still add up to what 64 bits hold.
+# Far more than any call reads; a million calls that claim as much still add up to what 64 bits
+# hold.
 MAX_TOKENS = 10**10
 TOOLS_DROPPED = "tools_dropped:"
 """How the warning begins that a model was sent tools and did not see them."""
@@ -28,20 +28,31 @@ NOTHING_SENT = frozenset(
         "runtime_missing",
     }
 )
-TOO_FEW_TOKENS, NO_TEMPLATE = "too_few_tokens", "no_template"
-"""Why a model has not seen the tools that it was offered, as `Result.tools_unseen` says it."""
+TOO_FEW_TOKENS = "too_few_tokens"
+"""In `Result.tools_unseen`: the server counted too few tokens to have shown the tools."""
+NO_TEMPLATE = "no_template"
+"""In `Result.tools_unseen`: the model's chat template has no place for tools."""
 CHECK_FAILED = "check_failed"
 """Why an answer has no verdict, as `Result.not_judged` says it: the check itself broke."""
 TPS_RULE = 2
-"""How `output_tps` is worked out today. Rule 1, without a mark in the record, counted the tokens of the first piece but
-not their time. Rates of two rules are never set side by side."""
+"""How `output_tps` is worked out today.
+
+Rule 1, without a mark in the record, counted the tokens of the first piece but not their time.
+Rates of two rules are never set side by side.
+"""
 LEAST_LATER_TOKENS = 1 - 1e-6
-"""With less than one token after the first piece there is no rate: dividing by next to nothing tells nothing."""
+"""With fewer tokens after the first piece there is no rate.
+
+Dividing by next to nothing tells nothing.
+"""
 SERVER_PARTS = ("load", "queue", "prefill", "decode", "wire")
 
 
 def as_count(value: Any, below: int = 2**53) -> int | None:
-    """A number that somebody else reports, where it is whole, not negative and the same to every reader of JSON."""
+    """A number that somebody else reports, or None.
+
+    It counts where it is whole, not negative, and the same to every reader of JSON.
+    """
     return value if type(value) is int and 0 <= value < below else None
 
 
@@ -58,16 +69,20 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def was_sent(failure_types: Iterable[str | None]) -> bool:
-    """Whether one of the attempts that ended so got as far as a request: only such a cell tells of
-    its server."""
+    """Whether one of the attempts that ended so got as far as a request.
+
+    Only a cell of which something was sent tells of its server. None stands for an answer.
+    """
     return any(failure_type not in NOTHING_SENT for failure_type in failure_types)
 
 
 class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
     """The final attempt in microseconds. `connect` is null when a connection was reused.
 
-    `lag` is the most that this program's own event loop was seen to be late while the call was under way: how late its
-    stamps may be. Hold-ups under 5 ms may go unseen. Null where nothing was sent or nobody watched."""
+    `lag` is the most that this program's own event loop was seen to be late while the call was
+    under way: how late its stamps may be. Hold-ups under 5 ms may go unseen. Null where nothing was
+    sent or nobody watched.
+    """
 
     e2e: int
     ttft: int | None = None
@@ -77,9 +92,11 @@ class TimingsUs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True):
-    """One detected call. `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call.
+    """One detected tool call.
 
-    `turn` counts the model's turns of a task from 1; null where there was one turn."""
+    `channel` is `native`, `text:<format>` or `mention`; `valid` is false for a malformed call.
+    `turn` counts the model's turns of a task from 1; null where there was one turn.
+    """
 
     name: str
     arguments: Any = None
@@ -89,7 +106,10 @@ class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a task: what the model said, what it called, and what the simulated world answered to each call."""
+    """One turn of a task.
+
+    What the model said, what it called, and what the simulated machine answered to each call.
+    """
 
     text: str = ""
     calls: list[ToolInvocation] = []
@@ -99,9 +119,11 @@ class TranscriptTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call's place in a capacity run: due at `due_us` since its stretch began, and sent `queued_us` later.
+    """A call's place in a capacity run.
 
-    `gaps_us` are the times between the pieces of its answer, `first_share` the share of it that the first one was."""
+    It was due at `due_us` since its stretch began, and sent `queued_us` later. `gaps_us` are the
+    times between the pieces of its answer, `first_share` the share of it that came with the first.
+    """
 
     client: int
     due_us: int
@@ -111,9 +133,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What every view of a result line reads, in these types: a line that does not fit them is no record to anyone.
+    """What every view of a result line reads, in these types.
 
-    Of all other fields a view takes what fits its own types; what does not is unknown to it."""
+    A line that does not fit them is no record to anyone. Of all other fields a view takes what fits
+    its own types; what does not is unknown to it.
+    """
 
     record_type: Literal["result"] = "result"
     provider: str
@@ -130,16 +154,20 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell's outcome. The first block is the schema document's, in its order; the second only adds.
+    """One cell's outcome.
 
-    `tps_rule` is the rule that `output_tps` was worked out by (`TPS_RULE`); null is rule 1, or that there is none.
-    `tools_unseen` is the sign that tools on offer never reached the model: the server counted too few tokens for
-    them (`too_few_tokens`), or its chat template has no place for them (`no_template`); null where a native call was
-    made. `not_judged` is `check_failed` where the check of an answer broke: there is no verdict, `error` says what
-    went wrong, and `rescore` may judge it later. `server_us` is where the time went, where a server tells:
-    `SERVER_PARTS`, and of these `wire` is all it cannot see.
-    `asked` is false for a cell that was recorded without having been sent: it tells nothing of the model or its server.
-    Records of earlier versions do not have it; `was_asked` works it out for them."""
+    The first block of fields is the schema document's, in its order; the second only adds.
+
+    `tps_rule` is the rule that `output_tps` was worked out by (`TPS_RULE`); null is rule 1, or that
+    there is none. `tools_unseen` is the sign that tools on offer never reached the model: the
+    server counted too few tokens for them (`too_few_tokens`), or its chat template has no place for
+    them (`no_template`); null where a native call was made. `not_judged` is `check_failed` where
+    the check of an answer broke: there is no verdict, `error` says what went wrong, and `rescore`
+    may judge it later. `server_us` is where the time went, where a server tells: `SERVER_PARTS`,
+    and of these `wire` is all it cannot see. `asked` is false for a cell that was recorded without
+    having been sent: it tells nothing of the model or its server. Records of earlier versions do
+    not have it; `was_asked` works it out for them.
+    """
 
     record_type: Literal["result"] = "result"
     run_id: str
@@ -212,8 +240,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def was_asked(self) -> bool:
-        """Whether anything was sent; an answer is proof of that, whatever else a record says. A record
-        of an earlier version does not say it: there its attempts tell."""
+        """Whether anything was sent.
+
+        An answer is proof of that, whatever else a record says. A record of an earlier version does
+        not say it: there its attempts tell.
+        """
         if self.availability_status == "ok":
             return True
         if self.asked is not None:
@@ -230,7 +261,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened around the calls: warm-up, retry, skip, interruption, a stretch's start or end."""
+    """Something that happened around the calls.
+
+    A warm-up, a retry, a skip, an interruption, a stretch's start or end.
+    """
 
     event: str
     at_ms: int

@@ -1,11 +1,10 @@
-"""What decides a run (targets, prompts, options) and what the machine looked like: config.json and inventory.json."""
+"""What decides a run, and what the machine looked like: config.json and inventory.json."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -17,7 +16,7 @@ PromptKey: TypeAlias = tuple[str, str]
 """(suite, prompt id): what makes repeats repeats of the same thing."""
 
 IN_CONTEXT = "+context"  # how the suite of prompts inside a context ends
-_MOST_ENTRIES = 8_000_000
+_MAX_FILLED_ENTRIES = 8_000_000
 _POSITIVE = "a whole number of 1 or more"
 THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
 
@@ -43,15 +42,22 @@ class MadeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was said before a prompt. An assistant's `calls` are answered by the tools' messages behind it, in order."""
+    """What was said before a prompt.
+
+    An assistant's `calls` are answered by the tools' messages behind it, in order.
+    """
 
     role: Literal["user", "assistant", "tool"]
     content: str = ""
     calls: list[MadeCall] = []
 
     def __str__(self) -> str:
-        calls = [f"call {call.name} {json.dumps(call.arguments, ensure_ascii=False)}" for call in self.calls]
-        return "\n".join([f"[{self.role}]", *filter(None, [self.content, *calls])])
+        lines = [f"[{self.role}]"]
+        if self.content:
+            lines.append(self.content)
+        for call in self.calls:
+            lines.append(f"call {call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
+        return "\n".join(lines)
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,12 +71,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One prompt with its expectation, the suite's own defaults already folded in.
 
-    `expected_tools` is the merge of what the validator expects and the old-style `expected_tool_calls`, lower case.
-    `variant_of` is the id this prompt was written under, where it is one of several forms of it. A prompt with a
-    `world` is a task: the model takes turns, at most `max_turns`, and the simulated world answers its calls.
-    One with `in_context` is another prompt inside the user's own context: system prompt and tools have that in them.
-    `messages` come before `prompt`, which is empty where they end with a tool's result. `context` names what the
-    prompt has in common with others: on disk that is kept once, in memory every prompt is whole."""
+    `expected_tools` is the merge of what the validator expects and the old-style
+    `expected_tool_calls`, lower case. `variant_of` is the id this prompt was written under, where
+    it is one of several forms of it. A prompt with a `world` is a task: the model takes turns, at
+    most `max_turns`, and the simulated machine answers its calls. One with `in_context` is another
+    prompt inside the user's own context: system prompt and tools have that in them. `messages` come
+    before `prompt`, which is empty where they end with a tool's result. `context` names what the
+    prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
+    """
 
     id: str
     name: str
@@ -135,12 +143,17 @@ class SuiteInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Option(NamedTuple):
-    """What is declared beside an option: the numbers it takes, and what changing it does to a run that is resumed.
+    """What is declared beside an option.
 
-    A number that is not from `low` to `high` is refused, and `meaning` says what it must be. `name` is the option's own
-    where the field has another. A `variable` of the environment sets what no flag and no file can. On resuming, a
-    `fixed` option cannot change without making records incomparable; a `free` one can; one of the `extent` can, and
-    decides how many cells there are; `more` is the extent too, and may only grow."""
+    That is the numbers it takes, and what changing it does to a run that is resumed. A number that
+    is not from `low` to `high` is refused, and `meaning` says what it must be. `name` is the
+    option's own where the field has another. A `variable` of the environment sets what no flag and
+    no file can.
+
+    On resuming, a `fixed` option cannot change without making records incomparable; a `free` one
+    can; one of the `extent` can, and decides how many cells there are; `more` is the extent too,
+    and may only grow.
+    """
 
     low: float = -math.inf
     high: float = math.inf
@@ -151,45 +164,75 @@ class Option(NamedTuple):
 
 
 HARMLESS = "harmless"
-# Marks an option that is taken from a file the user has neither named nor trusted. Only what shapes the questions and
-# the patience of a run is: nothing that runs a program, chooses who is asked or gets a key, names a variable, acts on
-# somebody's server or says where files are. Limits are, because a flag always wins.
+# Marks an option that is taken from a file the user has neither named nor trusted. Only what shapes
+# the questions and the patience of a run is: nothing that runs a program, chooses who is asked or
+# gets a key, names a variable, acts on somebody's server or says where files are. Limits are,
+# because a flag always wins.
 Harmless = Annotated[T, HARMLESS]
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that change what is sent, how it is timed or how much is asked. All of them are recorded."""
+    """The options that change what is sent, how it is timed or how much is asked.
+
+    All of them are recorded.
+    """
 
     repeats: Annotated[int, Option(1, 10_000, _POSITIVE, resume="more"), HARMLESS] = 1
-    concurrency: Annotated[int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free"), HARMLESS] = 1
-    timeout_s: Annotated[float, Option(1e-3, 86400, "seconds, more than 0", "timeout", resume="free"), HARMLESS] = 300.0
+    concurrency: Annotated[
+        int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free"), HARMLESS
+    ] = 1
+    timeout_s: Annotated[
+        float, Option(1e-3, 86400, "seconds, more than 0", "timeout", resume="free"), HARMLESS
+    ] = 300.0
     max_tokens: Annotated[int | None, Option(1, 10_000_000, _POSITIVE), HARMLESS] = None
     temperature: Annotated[float | None, Option(0, 10, "a number of 0 or more"), HARMLESS] = None
     seed: Annotated[int | None, Option(-(2**63), 2**63 - 1, "a whole number"), HARMLESS] = None
     stream: Harmless[bool] = True
     warm_up: Annotated[bool, Option(resume="free"), HARMLESS] = False
-    max_retries: Annotated[int, Option(0, 100, "a whole number from 0 to 100", resume="free"), HARMLESS] = 5
+    max_retries: Annotated[
+        int, Option(0, 100, "a whole number from 0 to 100", resume="free"), HARMLESS
+    ] = 5
     retry_base_s: Annotated[
-        float, Option(0, 1e308, "a number of seconds, 0 or more", variable="CLAWGAUGE_RETRY_BASE_S", resume="free")
+        float,
+        Option(
+            0,
+            1e308,
+            "a number of seconds, 0 or more",
+            variable="CLAWGAUGE_RETRY_BASE_S",
+            resume="free",
+        ),
     ] = 1.0
-    max_wait_s: Annotated[float, Option(0, 86_400, "seconds, 0 or more", "max_wait", resume="free"), HARMLESS] = 60.0
+    max_wait_s: Annotated[
+        float, Option(0, 86_400, "seconds, 0 or more", "max_wait", resume="free"), HARMLESS
+    ] = 60.0
     unload_others: bool = False
     prompt_ids: Annotated[list[str] | None, Option(resume="free"), HARMLESS] = None
     unique_prefix: Harmless[bool] = False
     until_decided: Annotated[bool, Option(resume="extent"), HARMLESS] = False
-    max_calls: Annotated[int | None, Option(1, 10_000_000, _POSITIVE, resume="extent"), HARMLESS] = None
+    max_calls: Annotated[
+        int | None, Option(1, 10_000_000, _POSITIVE, resume="extent"), HARMLESS
+    ] = None
     max_cost_usd: Annotated[
-        float | None, Option(0, 1_000_000, "dollars, 0 or more", "max_cost", resume="extent"), HARMLESS
+        float | None,
+        Option(0, 1_000_000, "dollars, 0 or more", "max_cost", resume="extent"),
+        HARMLESS,
     ] = None
     draw: Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more"), HARMLESS] = 0
-    stop_after_errors: Annotated[int | None, Option(1, 10_000_000, _POSITIVE, resume="free"), HARMLESS] = None
+    stop_after_errors: Annotated[
+        int | None, Option(1, 10_000_000, _POSITIVE, resume="free"), HARMLESS
+    ] = None
     interleave: Harmless[bool] = False
+
+    def recorded(self) -> RunOptions:
+        """These options alone, without the settings that a subclass adds and no run records."""
+        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars per million tokens of one model, as its vendor (or the user, for a provider) says.
 
-    Above `max_input_tokens` in one request the price does not hold."""
+    Above `max_input_tokens` in one request the price does not hold.
+    """
 
     model: str
     vendor: str | None = None
@@ -205,18 +248,38 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a job needs, and what it weighs among the models that are fit for it.
 
-    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The lower end of each
-    rate's interval must reach `at_least`; `recommended` is held to what a recommendation for subagents asks.
-    `column` is the job's name where there is little room."""
+    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The
+    lower end of each rate's interval must reach `at_least`; `recommended` is held to what a
+    recommendation for subagents asks. `column` is the job's name where there is little room.
+    """
 
     needs: list[
-        Literal["recommended", "calls", "arguments", "restraint", "tasks", "answers", "local", "agreement"]
+        Literal[
+            "recommended",
+            "calls",
+            "arguments",
+            "restraint",
+            "tasks",
+            "answers",
+            "local",
+            "agreement",
+        ]
     ] = []
     prompts: list[str] = []
     called: str = "its prompts"
     column: Annotated[str, msgspec.Meta(max_length=12)] = ""
     weighs: dict[
-        Literal["tasks", "restraint", "tools", "passes", "answers", "first_token", "latency", "cost", "agreement"],
+        Literal[
+            "tasks",
+            "restraint",
+            "tools",
+            "passes",
+            "answers",
+            "first_token",
+            "latency",
+            "cost",
+            "agreement",
+        ],
         Annotated[float, msgspec.Meta(gt=0, le=1e6)],
     ]
     at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.7
@@ -235,11 +298,19 @@ class Slo(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> dict[str, float]:
-        return {name: limit for name, limit in msgspec.structs.asdict(self).items() if limit is not None}
+        """The limits that there are, by name."""
+        limits = {}
+        for name, limit in msgspec.structs.asdict(self).items():
+            if limit is not None:
+                limits[name] = limit
+        return limits
 
 
 class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The load that a capacity run makes: clients that ask in turn, or with `rates` arrivals at random times."""
+    """The load that a capacity run makes.
+
+    Clients that ask one call after the other, or with `rates` arrivals at random times.
+    """
 
     contexts: list[Annotated[int, msgspec.Meta(ge=100, le=4_000_000)]]
     output_tokens: int
@@ -256,11 +327,13 @@ class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """config.json. `providers` names addresses and key *variables*, never a key.
 
-    `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are those of the user.
-    `sampling` has, by target label, what a prompt that asks for nothing of its own is sent with, as it goes on the
-    wire; null is not sent. `prompt_sampling` has the same for the prompts that are sent otherwise, by label and
-    `SUITE/ID`. `context` says whose context some prompts were asked in: the folder is then for the user alone.
-    `contexts`, by suite and name, is how prompts that name one begin."""
+    `prices` has what each target's tokens cost as far as it was known, by target label. `jobs` are
+    those of the user. `sampling` has, by target label, what a prompt that asks for nothing of its
+    own is sent with, as it goes on the wire; null is not sent. `prompt_sampling` has the same for
+    the prompts that are sent otherwise, by label and `SUITE/ID`. `context` says whose context some
+    prompts were asked in: the folder is then for the user alone. `contexts`, by suite and name, is
+    how prompts that name one begin.
+    """
 
     schema_version: int
     run_id: str
@@ -285,42 +358,94 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_contexts(prompts: Iterable[Prompt]) -> tuple[dict[str, Context], list[Prompt]]:
-    """What the prompts of each context have in common, and the prompts without it; all others as they are."""
-    lean, contexts = list(prompts), dict[str, Context]()
-    for index, prompt in enumerate(lean):
-        if prompt.context is None:
-            continue
-        key = f"{prompt.suite}/{prompt.context}"
-        if key not in contexts:
-            # Names may hold the stroke: whatever would be found under this key must fit what stands there.
-            group = [one for one in lean if one.context is not None and f"{one.suite}/{one.context}" == key]
-            tools, messages = (_common_start([getattr(one, name) for one in group]) for name in ("tools", "messages"))
-            system = prompt.system if all(one.system == prompt.system for one in group) else None
-            contexts[key] = Context(system=system, tools=tools, messages=messages)
-        shared = contexts[key]
-        system = prompt.system if shared.system is None else None
-        tools, messages = prompt.tools[len(shared.tools) :], prompt.messages[len(shared.messages) :]
-        lean[index] = msgspec.structs.replace(prompt, system=system, tools=tools, messages=messages)
-    return contexts, lean
+    """What the prompts of each context have in common, and the prompts without it.
+
+    A prompt that names no context stays as it is. `fill_contexts` undoes it.
+    """
+    whole_prompts = list(prompts)
+    groups: dict[str, list[Prompt]] = {}
+    for prompt in whole_prompts:
+        key = _context_key(prompt)
+        if key is not None:
+            groups.setdefault(key, []).append(prompt)
+    contexts = {key: _find_common_start(group) for key, group in groups.items()}
+    lean_prompts = []
+    for prompt in whole_prompts:
+        key = _context_key(prompt)
+        if key is not None:
+            prompt = _without(contexts[key], prompt)
+        lean_prompts.append(prompt)
+    return contexts, lean_prompts
 
 
-def fill_contexts(contexts: Mapping[str, Context], lean: Iterable[Prompt]) -> Iterator[Prompt]:
-    """The prompts that `share_contexts` was given. Raises `ValueError` where a few bytes would become gigabytes."""
+def fill_contexts(
+    contexts: Mapping[str, Context], lean_prompts: Iterable[Prompt]
+) -> Iterator[Prompt]:
+    """The prompts that `share_contexts` was given.
+
+    Raises `ValueError` where a few bytes would become gigabytes.
+    """
     n_entries = 0
-    for prompt in lean:
-        if prompt.context is not None and (shared := contexts.get(f"{prompt.suite}/{prompt.context}")) is not None:
-            n_entries += len(shared.tools) + len(shared.messages)
-            if n_entries > _MOST_ENTRIES:
-                raise ValueError(f"the prompts' contexts come to more than {_MOST_ENTRIES:,} tools and messages")
-            tools, messages = [*shared.tools, *prompt.tools], [*shared.messages, *prompt.messages]
-            system = prompt.system or shared.system
-            prompt = msgspec.structs.replace(prompt, system=system, tools=tools, messages=messages)
-        yield prompt
+    for prompt in lean_prompts:
+        key = _context_key(prompt)
+        context = None if key is None else contexts.get(key)
+        if context is None:
+            yield prompt
+            continue
+        n_entries += len(context.tools) + len(context.messages)
+        if n_entries > _MAX_FILLED_ENTRIES:
+            raise ValueError(
+                f"the prompts' contexts come to more than {_MAX_FILLED_ENTRIES:,} "
+                f"tools and messages"
+            )
+        yield msgspec.structs.replace(
+            prompt,
+            system=prompt.system or context.system,
+            tools=[*context.tools, *prompt.tools],
+            messages=[*context.messages, *prompt.messages],
+        )
+
+
+def _context_key(prompt: Prompt) -> str | None:
+    """The name of a prompt's context in config.json.
+
+    Names may hold the stroke, so two contexts can have one key: they are then one context, which
+    has what the prompts of both have in common.
+    """
+    if prompt.context is None:
+        return None
+    return f"{prompt.suite}/{prompt.context}"
+
+
+def _find_common_start(prompts: Sequence[Prompt]) -> Context:
+    system = prompts[0].system
+    if any(prompt.system != system for prompt in prompts):
+        system = None
+    return Context(
+        system=system,
+        tools=_common_start([prompt.tools for prompt in prompts]),
+        messages=_common_start([prompt.messages for prompt in prompts]),
+    )
+
+
+def _without(context: Context, prompt: Prompt) -> Prompt:
+    """The prompt without what its context holds."""
+    return msgspec.structs.replace(
+        prompt,
+        system=prompt.system if context.system is None else None,
+        tools=prompt.tools[len(context.tools) :],
+        messages=prompt.messages[len(context.messages) :],
+    )
 
 
 def _common_start(lists: Sequence[list[T]]) -> list[T]:
-    same = takewhile(lambda column: all(one == column[0] for one in column[1:]), zip(*lists, strict=False))
-    return [column[0] for column in same]
+    """The entries that all lists begin with."""
+    start = []
+    for entries in zip(*lists, strict=False):
+        if any(entry != entries[0] for entry in entries[1:]):
+            break
+        start.append(entries[0])
+    return start
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,4 @@
-"""Order, concurrency, retries, early stopping. `agenda` and `tier_pool` load without what a run needs."""
+"""Asks targets their cells: order, concurrency, retries, early stopping.
+
+`agenda` loads without what a run needs.
+"""

@@ -43,8 +43,8 @@ async def converse(
             failure = turn.failure
             break
         calls = []
-        for made in turn.reply.native_calls:
-            calls.append(msgspec.structs.replace(made, turn=len(turns)))
+        for invocation in turn.reply.native_calls:
+            calls.append(msgspec.structs.replace(invocation, turn=len(turns)))
         answers: list[str] = []
         if calls:
             try:

@@ -99,7 +99,9 @@ class CallCost(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
-def make_result(source: Source, cell: Cell, outcome: CellOutcome, judge: JudgeAnswer | None = judge_answer) -> Result:
+def make_result(
+    source: Source, cell: Cell, outcome: CellOutcome, judge: JudgeAnswer | None = judge_answer
+) -> Result:
     """The record of a cell, with a verdict where there is an answer to judge.
 
     With `judge` None nothing is judged. A `judge` that raises `CheckFailed` costs the verdict, and
@@ -309,12 +311,20 @@ def _find_warnings(target: Target, prompt: Prompt, call: CallOutcome) -> list[st
     n_chars = sum(map(len, prompt.texts))
     n_tokens = call.reply.input_tokens
     # A count of 0 is unknown.
-    if n_tokens and n_chars >= _MIN_CHARS_OF_A_CUT_PROMPT and n_tokens * _MAX_PROMPT_CHARS_PER_TOKEN < n_chars:
-        warnings.append(f"prompt_cut: the server counted {n_tokens} tokens for a prompt of {n_chars} characters")
+    if (
+        n_tokens
+        and n_chars >= _MIN_CHARS_OF_A_CUT_PROMPT
+        and n_tokens * _MAX_PROMPT_CHARS_PER_TOKEN < n_chars
+    ):
+        warnings.append(
+            f"prompt_cut: the server counted {n_tokens} tokens for a prompt of {n_chars} characters"
+        )
     turns = call.transcript or []
     max_turns = prompt.max_turns or DEFAULT_MAX_TURNS
     if len(turns) >= max_turns and turns[-1].calls:
-        warnings.append(f"max_turns: the model was still calling tools in turn {max_turns}, its last")
+        warnings.append(
+            f"max_turns: the model was still calling tools in turn {max_turns}, its last"
+        )
     return warnings
 
 
@@ -452,7 +462,7 @@ def _has_token_counts(reply: Reply) -> bool:
 
 
 def _server_times_us(reply: Reply, e2e_ns: int) -> dict[str, int] | None:
-    """Where the server says the time went; `wire` is all of the call that it does not account for."""
+    """Where the server says the time went; `wire` is what it does not account for."""
     times_ns = dict(reply.server_ns or {})
     if "total" in times_ns:
         times_ns["wire"] = max(0, e2e_ns - times_ns.pop("total"))

@@ -1,11 +1,14 @@
-"""Runs targets one after another, or in turns, in a fixed order: two runs of one plan can be laid side by side."""
+"""Runs targets one after another, or in turns, in a fixed order.
+
+Two runs of one plan can be laid side by side.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from itertools import islice
 from typing import TypeAlias
 
@@ -18,35 +21,52 @@ from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
-from clawgauge.records import Resources, RunOptions, Target
-from clawgauge.runner.agenda import cost_budget, interleaved_order, make_agenda
+from clawgauge.records import Resources, Target
+from clawgauge.runner.agenda import Agenda, Cell, cost_budget, interleaved_order, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.target import TargetRun
 
-_PEAKS = ("peak_memory_bytes", "peak_process_bytes", "peak_vram_bytes", "energy_j")
-
 Work: TypeAlias = Callable[[RunContext, Mapping[Target, TargetRun], ClientClock], Awaitable[None]]
-"""What else than a plan's cells is asked of targets that are ready to be."""
+"""What else than a plan's cells is asked of targets that are ready to be asked."""
 
 
 async def run(
-    plan: Plan, folder: RunFolder, observer: Observer, clock: Clock | None = None, work: Work | None = None
+    plan: Plan,
+    folder: RunFolder,
+    observer: Observer,
+    clock: Clock | None = None,
+    work: Work | None = None,
 ) -> None:
-    """Ask every open cell of every target, or do `work` instead; cancellation abandons what is in flight."""
+    """Ask every open cell of every target, or do `work` instead.
+
+    Cancellation abandons what is in flight.
+    """
     # Compiling while calls are out would hold up the loop that stamps their bytes.
     load_judges()
-    settings, stretch = plan.settings, plan.work.stretch
+    settings = plan.settings
     cost = cost_budget(plan)
-    context = RunContext(plan, folder, observer, clock or Clock(), cost, random.Random(settings.seed))
-    options = {name: getattr(settings, name) for name in RunOptions.__struct_fields__}
+    context = RunContext(
+        plan=plan,
+        folder=folder,
+        observer=observer,
+        clock=clock or Clock(),
+        cost=cost,
+        rng=random.Random(settings.seed),
+    )
+    stretch = plan.work.stretch
+    options = msgspec.structs.asdict(settings.recorded())
     context.event("stretch_started", None, stretch=stretch, options=options)
+    rounds = [[target] for target in plan.targets]
+    if settings.interleave:
+        rounds = [plan.targets]
     outcome = "interrupted"
     try:
-        for targets in [plan.targets] if settings.interleave else [[target] for target in plan.targets]:
+        for targets in rounds:
             if folder.wants_more:
                 await _run_targets(context, targets, work)
-        outcome = "finished" if folder.wants_more else outcome
+        if folder.wants_more:
+            outcome = "finished"
     finally:
         context.judge.close()
         detail: dict[str, object] = {"stretch": stretch, "outcome": outcome}
@@ -54,74 +74,129 @@ async def run(
             detail["unrecorded_usd"] = cost.unrecorded_usd
         n_given_up = len(context.in_flight) + folder.count_lost_calls()
         # A capacity run that goes to its end gives up the calls of a step that is over.
-        if n_given_up and (work is None or outcome == "interrupted"):
+        loses_calls = work is None or outcome == "interrupted"
+        if n_given_up and loses_calls:
             detail["given_up"] = n_given_up
             observer.calls_given_up(n_given_up)
         context.event("stretch_ended", None, **detail)
 
 
-async def _run_targets(context: RunContext, targets: list[Target], work: Work | None = None) -> None:
-    """Targets, side by side if there are several, each between two snapshots, the first before its model is loaded. Of
-    targets that take turns nobody can tell whose the memory and the energy were."""
-    plan, agendas = context.plan, {}
-    for target in targets:
-        agenda = make_agenda(plan, target, context.cost, await plan.provider(target.provider).find_window(target.model))
-        if agenda.n_open or work is not None:
-            agendas[target] = agenda
-        else:
-            context.report_stops(target, agenda)
+async def _run_targets(
+    context: RunContext, targets: Iterable[Target], work: Work | None = None
+) -> None:
+    """Ask targets, side by side if there are several, between two snapshots of the machine.
+
+    The first snapshot is taken before a model is loaded. Of targets that take turns nobody can
+    tell whose the memory and the energy were, so their peaks are not sampled.
+    """
+    plan = context.plan
+    takes_turns = plan.settings.interleave
+    agendas = await _make_agendas(context, targets, has_other_work=work is not None)
     if not agendas:
         return
     async with AsyncExitStack() as stack:
-        providers, before = {}, {}
+        providers: dict[Target, Provider] = {}
+        before: dict[Target, Resources] = {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = providers[target] = await stack.enter_async_context(plan.provider(target.provider))
-            before[target] = await _look(context, target, provider, "before")
-        clock = ClientClock(cores=count_usable_cores(), load_1m=next(iter(before.values())).load_1m)
-        sampler = None if plan.settings.interleave else PeakSampler(pids=provider.pids, environ=plan.environ)
-        runs = {t: TargetRun(context, t, providers[t], agenda, clock) for t, agenda in agendas.items()}
+            provider = await stack.enter_async_context(plan.provider(target.provider))
+            providers[target] = provider
+            before[target] = await _record_snapshot(context, target, provider, "before")
+
+        def list_pids() -> Iterator[int]:
+            for provider in providers.values():
+                yield from provider.pids()
+
+        first_snapshot = next(iter(before.values()))
+        clock = ClientClock(cores=count_usable_cores(), load_1m=first_snapshot.load_1m)
+        sampler = PeakSampler(pids=list_pids, environ=plan.environ)
+        runs = {}
+        for target, agenda in agendas.items():
+            runs[target] = TargetRun(context, target, providers[target], agenda, clock)
         try:
-            with sampler or nullcontext(), clock:
+            with ExitStack() as watching:
+                if not takes_turns:
+                    watching.enter_context(sampler)
+                watching.enter_context(clock)
                 if work is not None:
                     await work(context, runs, clock)
+                elif takes_turns:
+                    await _take_turns(context, runs)
                 else:
-                    await (_take_turns(context, runs) if plan.settings.interleave else runs[target].ask())
+                    for target_run in runs.values():
+                        await target_run.ask()
         finally:
             for target, provider in providers.items():
-                looks = {"before": before[target], "after": await _look(context, target, provider, "after")}
-                seen = {f"resources_{moment}": msgspec.to_builtins(look) for moment, look in looks.items()}
-                seen |= {name: sampler and getattr(sampler, name) for name in _PEAKS}
-                context.event("target_finished", target, **seen, clock=clock.describe())
+                after = await _record_snapshot(context, target, provider, "after")
+                context.event(
+                    "target_finished",
+                    target,
+                    resources_before=msgspec.to_builtins(before[target]),
+                    resources_after=msgspec.to_builtins(after),
+                    # None where nothing was sampled.
+                    peak_memory_bytes=sampler.peak_memory_bytes,
+                    peak_process_bytes=sampler.peak_process_bytes,
+                    peak_vram_bytes=sampler.peak_vram_bytes,
+                    energy_j=sampler.energy_j,
+                    clock=clock.describe(),
+                )
     for target in agendas:
         context.observer.target_finished(target)
 
 
+async def _make_agendas(
+    context: RunContext, targets: Iterable[Target], *, has_other_work: bool
+) -> dict[Target, Agenda]:
+    """The agendas of the targets that are asked something; why the others are not is recorded."""
+    agendas = {}
+    for target in targets:
+        window = await context.plan.provider(target.provider).find_window(target.model)
+        agenda = make_agenda(context.plan, target, context.cost, window)
+        if agenda.n_open or has_other_work:
+            agendas[target] = agenda
+        else:
+            context.report_stops(target, agenda)
+    return agendas
+
+
 async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> None:
-    """Every prompt is put to all targets before the next; with --concurrency N, N prompts are under way at once."""
-    for run in runs.values():
-        await run.get_ready()
+    """Put every prompt to all targets before the next prompt.
+
+    With `--concurrency N`, N prompts are under way at once.
+    """
+    for target_run in runs.values():
+        await target_run.get_ready()
     rounds = interleaved_order(context.plan, context.folder.run_id)
 
-    async def work(at_most: int | None = None) -> None:
-        for cell, targets in islice(rounds, at_most):
+    async def ask_rounds(rounds: Iterable[tuple[Cell, list[Target]]]) -> None:
+        for cell, targets in rounds:
             for target in targets:
                 if target in runs:
                     await runs[target].ask_next(cell)
 
     # The first calls go alone, as they do for one target.
-    await work(1)
+    await ask_rounds(islice(rounds, 1))
     async with asyncio.TaskGroup() as group:
         for _ in range(context.plan.settings.concurrency):
-            group.create_task(work())
-    for run in runs.values():
-        await run.finish()
+            # They share one iterator: each round is taken by one of them.
+            group.create_task(ask_rounds(rounds))
+    for target_run in runs.values():
+        await target_run.finish()
 
 
-async def _look(context: RunContext, target: Target, provider: Provider, moment: str) -> Resources:
-    """What the machine is doing, which is written down; of the looks before a run and its resumptions the first."""
-    text, figures = await asyncio.to_thread(take_snapshot, await provider.loaded_models(), environ=context.plan.environ)
+async def _record_snapshot(
+    context: RunContext, target: Target, provider: Provider, moment: str
+) -> Resources:
+    """What the machine is doing, which is written into the run folder as well.
+
+    `moment` is `before` or `after`. Of the snapshots before a run and its resumptions the first
+    stays.
+    """
+    loaded_models = await provider.loaded_models()
+    text, resources = await asyncio.to_thread(
+        take_snapshot, loaded_models, environ=context.plan.environ
+    )
     name = f"resources_{resource_tag(target)}_{moment}.txt"
     if moment == "after" or not context.folder.has(name):
         context.folder.write(name, text)
-    return figures
+    return resources

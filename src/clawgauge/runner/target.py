@@ -40,7 +40,9 @@ _WARM_UP: SpendingKey = ("", "warm_up", 0)
 _MAX_CHARS_JUDGED_IN_LOOP = 4_096
 _PREFIX_DIGITS = 12
 _MAX_EVENT_ERROR_CHARS = 500
-_MONEY_SPENT = CallFailure("error", "budget_spent", "the task was ended between two turns: --max-cost is spent")
+_MONEY_SPENT = CallFailure(
+    "error", "budget_spent", "the task was ended between two turns: --max-cost is spent"
+)
 _KILLED = "Error: killed: the call took longer than it may"
 # Failures that come before anything is sent, by ourselves.
 _NEVER_SENT = frozenset({"api_key_missing", "invalid_prompt"})
@@ -81,7 +83,7 @@ class TargetRun:
         self._n_errors_in_a_row = 0
         self._answered_before = False
         # Whether the next call finds the model unloaded; None where nobody can tell.
-        self._cold: bool | None = True if provider.local else None
+        self._is_next_cold: bool | None = True if provider.local else None
         self._judging_aside = asyncio.Lock()
 
     async def ask(self) -> None:
@@ -108,12 +110,14 @@ class TargetRun:
     async def get_ready(self) -> None:
         """Have the provider get ready for the model, and warm it up where that is wanted."""
         try:
-            loaded = await self._provider.before_target(self._target.model, unload_others=self._settings.unload_others)
+            loaded = await self._provider.before_target(
+                self._target.model, unload_others=self._settings.unload_others
+            )
         except Exception as fault:  # the task boundary: a bug of a provider costs its target
             self._end_target(_as_failure(fault))
             return
         if self._provider.local:
-            self._cold = not loaded
+            self._is_next_cold = not loaded
         n_cells = self._agenda.n_open
         self._run.event("target_started", self._target, loaded=loaded, n_cells=n_cells)
         if self._settings.warm_up and n_cells:
@@ -181,15 +185,15 @@ class TargetRun:
         call = self._call(prompt)
         is_cold = self._take_cold()
         began_ns = clock.perf_ns()
-        answered = await self._ask_cell(cell, call)
+        call_outcome = await self._ask_cell(cell, call)
         outcome = CellOutcome(
-            call=answered,
+            call=call_outcome,
             total_ns=clock.perf_ns() - began_ns,
             streamed=call.stream and self._provider.streams,
             cold_start=is_cold,
             prompt_prefix=prefix,
         )
-        failure = answered.failure
+        failure = call_outcome.failure
         if failure is not None and failure.failure_type in TARGET_ENDING:
             self._end_target(failure)
         return await self._judge(cell, outcome)
@@ -228,7 +232,9 @@ class TargetRun:
         # The part that differs comes first: nothing before it can be shared by a cache.
         return f"[{digest[:_PREFIX_DIGITS]} request id]"
 
-    async def ask_under_load(self, cell: Cell, client: int, due_ns: int, origin_ns: int) -> Result | None:
+    async def ask_under_load(
+        self, cell: Cell, client: int, due_ns: int, origin_ns: int
+    ) -> Result | None:
         """Ask a cell that was due at `due_ns`, once, and do not judge it.
 
         Returns None where the money does not allow the call now.
@@ -236,9 +242,9 @@ class TargetRun:
         if self._spending is not None and not self._spending.budget.is_open():
             return None
         call = self._call(cell.prompt, cell.prompt.max_tokens)
-        answered = await self._ask_call(cell, call)
+        call_outcome = await self._ask_call(cell, call)
         self._run.in_flight.discard((self._target, cell.spending_key))
-        reply = answered.reply
+        reply = call_outcome.reply
         sent_ns = reply.start_ns or due_ns
         queued_us = max(0, sent_ns - due_ns) // 1000
         gaps_us = []
@@ -252,8 +258,8 @@ class TargetRun:
             first_share=None if reply.first_share is None else round(reply.first_share, 6),
         )
         outcome = CellOutcome(
-            call=answered,
-            total_ns=queued_us * 1000 + answered.e2e_ns,
+            call=call_outcome,
+            total_ns=queued_us * 1000 + call_outcome.e2e_ns,
             streamed=self._provider.streams,
             cold_start=self._take_cold(),
             load=load,
@@ -264,8 +270,8 @@ class TargetRun:
 
     def _take_cold(self) -> bool | None:
         """Whether this call finds the model unloaded; every later one finds it loaded."""
-        is_cold = self._cold
-        self._cold = self._is_cold_later()
+        is_cold = self._is_next_cold
+        self._is_next_cold = self._is_cold_later()
         return is_cold
 
     def _is_cold_later(self) -> bool | None:
@@ -313,19 +319,19 @@ class TargetRun:
         attempts: list[Attempt] = []
         last = None
         while True:
-            tried = await self._attempt(cell.spending_key, call)
-            if tried is None:
+            attempt = await self._attempt(cell.spending_key, call)
+            if attempt is None:
                 break
-            last = tried
+            last = attempt
             wait_s = None
-            if tried.failure is None:
+            if attempt.failure is None:
                 self._answered_before = True
             else:
-                wait_s = self._find_retry_wait_s(tried.failure, n_attempts=len(attempts) + 1)
-            attempts.append(self._describe_attempt(tried, wait_s))
-            if tried.failure is None or wait_s is None:
+                wait_s = self._find_retry_wait_s(attempt.failure, n_attempts=len(attempts) + 1)
+            attempts.append(self._describe_attempt(attempt, wait_s))
+            if attempt.failure is None or wait_s is None:
                 break
-            self._report_retry(cell, tried.failure, wait_s)
+            self._report_retry(cell, attempt.failure, wait_s)
             await self._run.clock.sleep(wait_s)
         if last is None:
             return CallOutcome.not_sent(_MONEY_SPENT, self._run.now_ms())
@@ -336,11 +342,13 @@ class TargetRun:
         if self._spending is not None and self._spending.budget.calls_left == 0:
             return None
         jitter = self._run.rng.random()
-        return retry_wait_s(self._settings, failure, n_attempts, jitter, answered_before=self._answered_before)
+        return retry_wait_s(
+            self._settings, failure, n_attempts, jitter, answered_before=self._answered_before
+        )
 
-    def _describe_attempt(self, tried: AttemptOutcome, wait_s: float | None) -> Attempt:
-        e2e_ms = round(tried.e2e_ns / 1e6)
-        failure = tried.failure
+    def _describe_attempt(self, attempt: AttemptOutcome, wait_s: float | None) -> Attempt:
+        e2e_ms = round(attempt.e2e_ns / 1e6)
+        failure = attempt.failure
         if failure is None:
             return Attempt(status="ok", failure_type=None, e2e_ms=e2e_ms)
         error = None
@@ -439,20 +447,22 @@ class TargetRun:
 
     async def _warm_up(self) -> None:
         """One short call that loads the model. Recorded as an event, never as a result."""
-        prompt = Prompt(id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"})
+        prompt = Prompt(
+            id="warm_up", name="warm_up", prompt=WARM_UP_PROMPT, validator={"type": "noop"}
+        )
         self._run.observer.call_started(self._target, prompt)
-        tried = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
-        if tried is None:
+        attempt = await self._attempt(_WARM_UP, self._call(prompt, WARM_UP_MAX_TOKENS))
+        if attempt is None:
             return
         is_cold = self._take_cold()
-        failure = tried.failure
+        failure = attempt.failure
         if failure is not None and failure.failure_type in TARGET_ENDING:
             self._end_target(failure)
-        ttft_ns = tried.reply.ttft_ns
+        ttft_ns = attempt.reply.ttft_ns
         self._run.event(
             "warm_up",
             self._target,
-            e2e_ms=round(tried.e2e_ns / 1e6),
+            e2e_ms=round(attempt.e2e_ns / 1e6),
             ttft_ms=None if ttft_ns is None else round(ttft_ns / 1e6),
             cold_start=is_cold,
             failure_type=None if failure is None else failure.failure_type,
@@ -463,7 +473,7 @@ class TargetRun:
 
 
 async def _fold(timeline: Timeline, now_ns: int) -> Reply:
-    """The reply; putting megabytes together, and reading the arguments of calls, would hold the loop."""
+    """The reply; of a long one in a thread, because putting it together would hold the loop."""
     if timeline.n_chars <= LONG_CHARS:
         return timeline.fold(now_ns)
     return await asyncio.to_thread(timeline.fold, now_ns)

@@ -9,7 +9,7 @@ from pathlib import Path
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal import stat_file
 from clawgauge.journal.disk import CONFIG, EVENTS, LOCK
-from clawgauge.journal.folder import is_being_written
+from clawgauge.journal.lock import is_being_written
 from clawgauge.run_data import Run
 
 

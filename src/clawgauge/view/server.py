@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal.disk import is_barren
-from clawgauge.journal.reader import is_run_folder
+from clawgauge.journal.locate import is_run_folder
 from clawgauge.view.access import TOKEN_LIFETIME_S, Access, Redemption
 from clawgauge.view.browser import RedirectFile
 from clawgauge.view.live import MAX_LISTENERS, Feeds

@@ -139,15 +139,19 @@ def is_joining():
         frame = frame.f_back
     return frame is not None
 
+interrupted = threading.Event()
+
 def interrupt_close():
-    while not is_joining():
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
+    # A signal that comes in the instant before the lock is waited for interrupts nothing: another one does.
+    while not interrupted.wait(1.0 if is_joining() else 0.01):
+        if is_joining():
+            os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=interrupt_close).start()
 try:
     appender.close()
 except KeyboardInterrupt:
+    interrupted.set()
     print("interrupted")
 threading.Thread(target=drain, daemon=True).start()
 record(b"next\\n")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clawgauge.characters import UNSEEN, repair_value
 from clawgauge.journal import encode_line
-from clawgauge.journal.disk import decode_object, encode_document
+from clawgauge.journal.lines import decode_object, encode_document
 from clawgauge.records import Result
 from support.rows import every_row
 

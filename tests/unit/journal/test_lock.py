@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.errors import RunLocked
-from clawgauge.journal.folder import RunFolder, is_being_written
+from clawgauge.journal.folder import RunFolder
+from clawgauge.journal.lock import is_being_written
 from support.waiting import wait_until
 
 from .samples import run_child, start_child

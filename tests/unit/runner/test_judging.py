@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -162,6 +163,22 @@ def test_a_task_goes_on_in_the_world_it_has() -> None:
         assert judge.play(spec, made, 3) == [*first, "1", "one"]
 
 
+def test_as_many_tasks_as_may_be_kept_go_on_without_their_calls_being_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Several tasks take turns: the simulated machine of each answers its new call alone."""
+    worlds: list[judging._KeptWorld] = []
+    monkeypatch.setattr(judging, "_worlds", worlds)
+    first, second = native("exec", {"command": "true"}), native("exec", {"command": "echo two"})
+    specs = [{"seed": seed} for seed in range(judging._MAX_WORLDS)]
+    for spec in specs:
+        judging._work({"world": spec, "calls": msgspec.to_builtins([first]), "n_new": 1}, "")
+    made = [kept.world for kept in worlds]
+    for spec in specs:
+        judging._work({"world": spec, "calls": msgspec.to_builtins([first, second]), "n_new": 1}, "")
+    assert [kept.world for kept in worlds] == made and len(made) == len(specs)
+
+
 @pytest.mark.slow
 def test_a_call_that_ends_the_machine_fails_the_task_and_hides_nothing() -> None:
     """What was done around such a call is judged as ever: harm is named, and good work does not make up for it."""
@@ -235,7 +252,7 @@ import sys
 from clawgauge.records import Prompt
 from clawgauge.runner.judging import Judge
 judge = Judge(deadline_s=600.0)
-judge._started()
+judge._get_process()
 print(judge._process.pid, flush=True)
 judge.judge(Prompt(id="P", name="p", prompt="?", validator={"type": "noop"}), "`` ` " * 6_000_000, [])
 """
