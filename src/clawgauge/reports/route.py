@@ -13,8 +13,9 @@ from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
-from clawgauge.routing.decision import SURE_SHARE, Decision, Routing, Standing
+from clawgauge.routing.decision import Decision, Routing, Standing
 from clawgauge.secrets import mask_shapes
+from clawgauge.verdict.ranking import SURE_SHARE
 from clawgauge.words import (
     ABSENT,
     format_beyond,

@@ -19,15 +19,24 @@ from clawgauge.small_file import read_toml
 from clawgauge.stats.proportions import lower_end
 from clawgauge.stats.tiers import effective_counts
 from clawgauge.summary.groups import BEYOND_MS
-from clawgauge.summary.tool_use import word_lacking
-from clawgauge.verdict.jobs import BUILT_IN, FIT_ORDER, HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, MAIN_AGENT, judge_jobs
+from clawgauge.verdict.jobs import BUILT_IN, MAIN_AGENT, judge_jobs
+from clawgauge.verdict.ranking import (
+    HALF_COST_USD,
+    HALF_P95_MS,
+    HALF_TTFT_MS,
+    SURE_SHARE,
+    Fitness,
+    Rank,
+    find_best_by_shares,
+    rank_model,
+    score_falling,
+)
+from clawgauge.verdict.wording import word_lacking
 from clawgauge.words import format_beyond, format_ms, format_percent, format_short_of, list_names, plural, word_unasked
 
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-# A model is the best where it is best in this share of the resamplings; short of it, it is one of a tie.
-SURE_SHARE = 0.95
 _MIN_RESAMPLES, _MAX_RESAMPLES = 200, 500
 _STEPS = 1_000_000
 # A percentile of more times than these is the same to any digit a score has.
@@ -189,11 +198,11 @@ def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] =
         fit = main.get(one.label) or Fit(target=one.label, fit="cannot_tell", why="not measured", n=0)
         measured = Scores(one).measured
         standings.append(Standing(one, fit, tuple(_broken(one, policy)), measured, _weigh(measured, weights)))
-    standings.sort(key=_place)
+    standings.sort(key=_rank)
     first = [one for one in standings if one.kept and one.main.fit == standings[0].main.fit]
     shares = _best_shares([Scores(one.evidence) for one in first], weights)
     first = [replace(one, best_share=share) for one, share in zip(first, shares, strict=True)]
-    best = _maybe_best(first)
+    best = [first[index] for index in find_best_by_shares(shares)]
     # A stable sort: what is not in use stays in the order of the scores.
     best.sort(key=lambda one: in_use.index(one.evidence.label) if one.evidence.label in in_use else len(in_use))
     labels = tuple(one.evidence.label for one in best)
@@ -218,17 +227,13 @@ def word_places(placed: Iterable[tuple[Standing, str]]) -> list[str]:
     ]
 
 
-def _maybe_best(kept: Sequence[Standing]) -> list[Standing]:
-    """The fewest models of which one is surely the best, in the order of the scores."""
-    found: list[Standing] = []
-    for one in sorted(kept, key=lambda standing: -standing.best_share):
-        if sum(standing.best_share for standing in found) < SURE_SHARE:
-            found.append(one)
-    return sorted(found, key=_place)
-
-
-def _place(standing: Standing) -> tuple[bool, int, float, str]:
-    return not standing.kept, FIT_ORDER[standing.main.fit], -standing.score, standing.evidence.label
+def _rank(standing: Standing) -> Rank:
+    return rank_model(
+        standing.evidence.label,
+        Fitness(standing.main.fit),
+        standing.score,
+        is_removed=not standing.kept,
+    )
 
 
 def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
@@ -272,7 +277,7 @@ class Scores:
         self._tools = [(cell.family, int(cell.used_tool), 1) for cell in cells if cell.used_tool is not None]
         self._times_ms = _descending(_censored_times(cells))
         self._ttfts_ms = _descending((cell.ttft_ms, cell.family) for cell in cells if cell.ttft_ms is not None)
-        self._cost = 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
+        self._cost = 1.0 if evidence.free_of_charge else score_falling(evidence.cost_per_call_usd, HALF_COST_USD)
         passed = effective.passes / effective.trials if effective else None
         timed = group.timed_ms
         p95_ms = None if "p95" in timed.beyond else timed.p95
@@ -290,7 +295,7 @@ class Scores:
 
     def _score(self, passed: _Figure, used: _Figure, p95_ms: _Figure, ttft_ms: _Figure) -> dict[str, float]:
         rates = {"pass_rate": lower_end(passed, self._n_verdicts), "tool_use": lower_end(used, self._n_tools)}
-        times = {"latency": _falling(p95_ms, HALF_P95_MS), "ttft": _falling(ttft_ms, HALF_TTFT_MS)}
+        times = {"latency": score_falling(p95_ms, HALF_P95_MS), "ttft": score_falling(ttft_ms, HALF_TTFT_MS)}
         return rates | times | {"cost": self._cost}
 
 
@@ -341,7 +346,3 @@ def _drawn_percentile(descending: Sequence[tuple[int, PromptKey]], drawn: Drawn,
         if above < 0:
             return time_ms
     return None
-
-
-def _falling(value: float | None, half: float) -> float:
-    return 0.0 if value is None else half / (half + value)

@@ -22,10 +22,10 @@ from clawgauge.routing.decision import Decision, Reason, Routing, address_notes,
 from clawgauge.routing.evidence import Evidence, plain_model
 from clawgauge.secrets import mask_shapes
 from clawgauge.small_file import UnfitFile, read_small_file, replacing
+from clawgauge.stats.load import carried
 from clawgauge.stats.tiers import DECIDED_LEVEL
-from clawgauge.summary.tool_use import word_lacking
-from clawgauge.verdict.jobs import SUBAGENT_SUITES, word_run
-from clawgauge.verdict.load import carried, word_capacity
+from clawgauge.verdict.jobs import SUBAGENT_SUITES
+from clawgauge.verdict.wording import word_capacity, word_lacking, word_run
 from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.

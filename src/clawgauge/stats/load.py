@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.records import LEAST_LATER_TOKENS, Knee, Percentiles, Slo, StepSummary, TtftFit, WithinSlo
+from clawgauge.records import (
+    LEAST_LATER_TOKENS,
+    CapacitySummary,
+    Knee,
+    Percentiles,
+    Slo,
+    StepSummary,
+    TtftFit,
+    WithinSlo,
+)
 from clawgauge.stats.proportions import Z95, student_t_quantile, wilson_interval
 from clawgauge.stats.quantiles import describe
 
@@ -192,6 +201,13 @@ def keeps_slo(step: StepSummary) -> bool:
     """Whether enough requests were within all SLOs; without any, whether enough were answered."""
     answered = 1 - step.n_failed / max(1, step.n + step.n_dropped)
     return (answered if step.attained is None else step.attained) >= ATTAINED
+
+
+def carried(entry: CapacitySummary) -> int | None:
+    """How many clients a target may have at once: as many as keep the SLO, else as many as pay; None if unknown."""
+    if entry.within_slo is not None:
+        return entry.within_slo.concurrency
+    return entry.knee.concurrency if entry.knee else None
 
 
 def find_knee(steps: Iterable[StepSummary]) -> Knee | None:
