@@ -145,7 +145,8 @@ def gather_evidence(folders: Sequence[Path], prices: PriceTable) -> tuple[list[E
     for folder in folders:
         run = Run.open(folder)
         strata, calls = Strata(), _Calls(run, prices)
-        summary = summarize(run.feed(strata, calls), strata)
+        rows_read = run.feed(strata, calls)
+        summary = summarize(run, strata, rows_read)
         n_unreadable += summary.n_unreadable_lines
         for group in summary.models:
             kind = str(settings_of(run.config, group.target).get("type"))

@@ -95,7 +95,8 @@ def read_runs(paths: Sequence[Path], survey: Survey) -> list[RunSurvey]:
         for target in run.config.targets if run.config else ():
             survey.target_number(number, target)
         strata, calls = Strata(), RunSurvey(survey, number, run)
-        calls.summary = summarize(run.feed(strata, calls), strata)
+        rows_read = run.feed(strata, calls)
+        calls.summary = summarize(run, strata, rows_read)
         found.append(calls)
     return found
 
