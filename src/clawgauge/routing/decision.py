@@ -121,6 +121,7 @@ def _rank(standing: Standing) -> Rank:
         standing.evidence.label,
         standing.fitness,
         standing.score,
+        is_without_answer=not standing.evidence.group.n_ok,
         is_removed=not standing.kept,
     )
 
@@ -130,7 +131,7 @@ def _find_first(standings: Sequence[Standing], weights: Mapping[str, float]) -> 
     the best."""
     first = []
     for standing in standings:
-        if standing.kept and standing.fitness is standings[0].fitness:
+        if standing.kept and _rank(standing).before_score == _rank(standings[0]).before_score:
             first.append(standing)
     scores = [Scores(standing.evidence) for standing in first]
     shares = find_best_shares(scores, weights)

@@ -31,7 +31,6 @@ class Fitness(StrEnum):
 
 
 _FITNESS_ORDER = {Fitness.YES: 0, Fitness.CANNOT_TELL: 1, Fitness.NO: 2}
-FITNESS_FROM_BEST = tuple(_FITNESS_ORDER)
 
 
 class Rank(NamedTuple):
@@ -43,13 +42,18 @@ class Rank(NamedTuple):
     negative_score: float
     label: str
 
+    @property
+    def before_score(self) -> tuple[bool, int, bool]:
+        """What counts more than any score: only models that are alike in it can be a tie."""
+        return self.is_removed, self.fitness_place, self.is_without_answer
+
 
 def rank_model(
     label: str,
     fitness: Fitness,
     score: float,
     *,
-    is_without_answer: bool = False,
+    is_without_answer: bool,
     is_removed: bool = False,
 ) -> Rank:
     """The rank of a model. Of equal scores its name decides, so that the order is the same every

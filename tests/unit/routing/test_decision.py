@@ -409,6 +409,18 @@ def test_a_removed_model_stands_behind_every_kept_one(tmp_path: Path) -> None:
     assert [one.kept for one in decision_of(tmp_path / "quick", LLAMA, OPUS, policy=cheap).standings] == [True, False]
 
 
+def test_a_model_that_answered_nothing_is_not_placed_before_one_that_did(tmp_path: Path) -> None:
+    """It is free of charge, which is all that its score is made of; `show` lists it last as well."""
+    dead = replace(QWEN, failed_calls=30)
+    slow = replace(OPUS, text_passes=0, tool_passes=0, e2e_ms=60_000, cost_usd=1.0)
+    for limits in (Limits(), Limits(min_pass_rate=None, min_answered_rate=None)):
+        folder = tmp_path / str(limits.min_pass_rate)
+        standings = decision_of(folder, dead, slow, policy=Policy(limits=limits)).standings
+        labels = [one.evidence.label for one in standings]
+        assert labels == [slow.target.label, dead.target.label]
+        assert standings[0].score < standings[1].score
+
+
 def test_a_failed_call_passed_nothing(tmp_path: Path) -> None:
     """Whatever its line says of a verdict: what did not succeed is no pass, in no score and no chain."""
     path = MeasuredRun([replace(GPT, text_passes=0, tool_passes=0, failed_calls=30)]).write(tmp_path)
