@@ -17,8 +17,8 @@ from clawgauge.summary.rates import PooledRate, pool_rate
 from clawgauge.verdict.jobs import SUBAGENT_SUITES
 from clawgauge.verdict.needs import assess_tool_needs, find_never_shown
 from clawgauge.verdict.ranking import Fitness
-from clawgauge.verdict.wording import word_run
-from clawgauge.words import format_percent, plural
+from clawgauge.verdict.reasons import Reason, ReasonCode
+from clawgauge.verdict.wording import word_caution, word_open_tier, word_run, word_tier_of_search
 
 _OFTEN_WRONG = 0.2
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
@@ -63,7 +63,7 @@ def judge_tool_use(
         decided=decided, needed=needed, channels=channels, recommended_for_subagents=False,
         label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
         tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
-        caution=_word_caution(group.offered, schedule, arguments, rescued, made),
+        caution=word_caution(_find_cautions(group.offered, schedule, arguments, rescued, made)),
         tools_seen=judge_tools_seen(group),
     )  # fmt: skip
     return _recommend(use, group, schedule, arguments, restraint, tasks)
@@ -85,10 +85,14 @@ def judge_tools_seen(group: Group) -> ToolsSeen | None:
     )
 
 
-def _word_caution(
-    offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
-) -> str | None:
-    """One sentence, without its full stop, or None where nothing is amiss."""
+def _find_cautions(
+    offered: Sequence[OfferedAnswer],
+    schedule: Schedule,
+    arguments: PooledRate,
+    n_rescued: int,
+    n_made: int,
+) -> list[Reason]:
+    """What a reader of the tier must also know. Of `n_made` calls some had wrong arguments."""
     n_restraint = 0
     n_called: Counter[str] = Counter()
     for answer in offered:
@@ -96,19 +100,17 @@ def _word_caution(
             n_restraint += answer.n
             if answer.objective_pass is not True:
                 n_called[answer.called_by] += answer.n
-    wrong = made - arguments.k
-    phrases = []
-    where = f"of {plural(n_restraint, 'answer')} where none was wanted"
+    n_wrong = n_made - arguments.k
+    cautions = []
     if n_called[NATIVE]:
-        phrases.append(f"it called a tool in {n_called[NATIVE]} {where}")
+        cautions.append(Reason(ReasonCode.CALLED_UNWANTED, k=n_called[NATIVE], n=n_restraint))
     if n_called[TEXT]:
-        phrases.append(f"it wrote a call as text in {n_called[TEXT]} {where}")
-    if arguments.n and rescued > made:
-        calls = plural(arguments.n, "call was", "calls were")
-        phrases.append(f"{rescued} of {calls} written as text and had to be rescued")
-    if arguments.n and wrong > made * _OFTEN_WRONG:
-        phrases.append(f"{wrong} of {plural(made, 'call')} made had wrong arguments")
-    return "; ".join(phrases) or None
+        cautions.append(Reason(ReasonCode.WROTE_UNWANTED, k=n_called[TEXT], n=n_restraint))
+    if arguments.n and n_rescued > n_made:
+        cautions.append(Reason(ReasonCode.CALLS_RESCUED, k=n_rescued, n=arguments.n))
+    if arguments.n and n_wrong > n_made * _OFTEN_WRONG:
+        cautions.append(Reason(ReasonCode.WRONG_ARGUMENTS, k=n_wrong, n=n_made))
+    return cautions
 
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
@@ -166,15 +168,9 @@ def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, neede
     if decided:
         return f"Tier {tier} (decided)"
     if rate.searched and odds and tier1 == "no":
-        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(odds[tier - 1])} likely)"
-    if needed is None:
-        return f"Tier {tier} (provisional: one prompt says nothing about others)"
-    if tier > 1:
-        return f"Tier {tier} (provisional)"
-    passes = plural(needed, "more clean pass", "more clean passes")
-    # Where repeats count for less than one trial each, only other prompts are worth a whole one.
-    repeated = rate.effective is not None and rate.effective.trials < rate.n
-    return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
+        return word_tier_of_search(tier, odds[tier - 1])
+    is_repeated = rate.effective is not None and rate.effective.trials < rate.n
+    return word_open_tier(tier, n_needed=needed, is_repeated=is_repeated)
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:

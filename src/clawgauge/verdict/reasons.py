@@ -45,6 +45,11 @@ class ReasonCode(Enum):
     COST = auto()
     FREE_OF_CHARGE = auto()
     COST_UNKNOWN = auto()
+    # What a reader of a tier must also know (k, n).
+    CALLED_UNWANTED = auto()
+    WROTE_UNWANTED = auto()
+    CALLS_RESCUED = auto()
+    WRONG_ARGUMENTS = auto()
 
 
 # The model was never shown what the need is about. No other run would show it.

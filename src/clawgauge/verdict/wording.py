@@ -10,7 +10,7 @@ from clawgauge.records import CapacitySummary, Need, Percentiles, StepSummary
 from clawgauge.stats.load import carried, keeps_slo
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
-from clawgauge.words import format_latency, list_names, plural, rounded
+from clawgauge.words import format_latency, format_percent, list_names, plural, rounded
 
 # How what is counted is called; any other subject, as a job's own name for its prompts, stands for
 # itself.
@@ -56,6 +56,10 @@ _TEXTS = {
     ReasonCode.COST: "{0} a call",
     ReasonCode.FREE_OF_CHARGE: "free of charge",
     ReasonCode.COST_UNKNOWN: "cost unknown",
+    ReasonCode.CALLED_UNWANTED: "it called a tool in {k} of {answers} where none was wanted",
+    ReasonCode.WROTE_UNWANTED: "it wrote a call as text in {k} of {answers} where none was wanted",
+    ReasonCode.CALLS_RESCUED: "{k} of {calls_were} written as text and had to be rescued",
+    ReasonCode.WRONG_ARGUMENTS: "{k} of {calls} made had wrong arguments",
 }
 _LIMITED_BY = {
     "slots": " Limited by its slots: the rest wait in line.",
@@ -122,8 +126,36 @@ def word_reason(reason: Reason) -> str:
         subject=_SUBJECTS.get(reason.subject, reason.subject),
         k=reason.k,
         n=reason.n,
+        answers=plural(reason.n, "answer"),
         calls=plural(reason.n, "call"),
+        calls_were=plural(reason.n, "call was", "calls were"),
     )
+
+
+def word_caution(reasons: Sequence[Reason]) -> str | None:
+    """What a reader of a tier must also know, without a full stop; None where nothing is amiss."""
+    return "; ".join(word_reason(reason) for reason in reasons) or None
+
+
+def word_open_tier(tier: int, *, n_needed: int | None, is_repeated: bool) -> str:
+    """A tier that is not decided, and what would decide it.
+
+    `n_needed` more clean passes would make a Tier 1 sure; None where one prompt is all that was asked. Where it
+    `is_repeated`, answers count for less than one trial each, and only other prompts are worth a whole one.
+    """
+    if n_needed is None:
+        return f"Tier {tier} (provisional: one prompt says nothing about others)"
+    if tier > 1:
+        return f"Tier {tier} (provisional)"
+    passes = plural(n_needed, "more clean pass", "more clean passes")
+    other = " of other prompts" if is_repeated else ""
+    return f"Tier 1 (provisional: {passes}{other} would decide it)"
+
+
+def word_tier_of_search(tier: int, likelihood: float) -> str:
+    """The likeliest tier of a model that a search told to be below Tier 1."""
+    likely = f"Tier {tier} is {format_percent(likelihood)} likely"
+    return f"Tier {tier} (not Tier 1: decided; {likely})"
 
 
 def word_tokens(n: float) -> str:
