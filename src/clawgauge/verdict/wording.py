@@ -140,8 +140,9 @@ def word_caution(reasons: Sequence[Reason]) -> str | None:
 def word_open_tier(tier: int, *, n_needed: int | None, is_repeated: bool) -> str:
     """A tier that is not decided, and what would decide it.
 
-    `n_needed` more clean passes would make a Tier 1 sure; None where one prompt is all that was asked. Where it
-    `is_repeated`, answers count for less than one trial each, and only other prompts are worth a whole one.
+    `n_needed` more clean passes would make a Tier 1 sure; None where one prompt is all that was
+    asked. Where it `is_repeated`, answers count for less than one trial each, and only other
+    prompts are worth a whole one.
     """
     if n_needed is None:
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
