@@ -30,7 +30,7 @@ from clawgauge.plan import Plan, price_targets
 from clawgauge.records import CapacityOptions, Slo, StepSummary, Target
 from clawgauge.reports.capacity import word_step
 from clawgauge.reports.clean import clean_lines
-from clawgauge.verdict.load import word_tokens
+from clawgauge.verdict.wording import word_tokens
 from clawgauge.words import format_duration, format_latency, list_names, plural
 
 _EMBEDDED_SLOTS = 4  # what the embedded server, which is there for the run alone, serves side by side

@@ -29,7 +29,7 @@ from clawgauge.config.providers import find_secrets
 from clawgauge.environment import needed_environment, secrets_of_settings
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
-from clawgauge.routing.openclaw import MAX_LEVELS, read_openclaw
+from clawgauge.routing.openclaw_file import MAX_LEVELS, read_openclaw
 from clawgauge.secrets import Redactor, mask_strings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.suites.context import load_context

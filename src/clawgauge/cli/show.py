@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace) -> int:
         return tell_unreadable(summary.n_unreadable_lines)
     run, fitting = Run.open(path), _Fitting(cell)
     prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
-    run.feed(fitting)
+    rows_read = run.feed(fitting)
     if not fitting.offsets:
         forms = "PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/PROMPT_ID#REPEAT"
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name one as {forms}")
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace) -> int:
             print_json(msgspec.structs.replace(result, asked=result.was_asked))
         else:
             sys.stdout.write(render_call(result, prompts.get(result.prompt)))
-    return tell_unreadable(run.n_unreadable_lines)
+    return tell_unreadable(rows_read.n_unreadable_lines)
 
 
 class _Fitting:

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from clawgauge.errors import TargetError
+from clawgauge.journal import RunReader
 from clawgauge.records import GroupSummary, PromptKey, Target
 from clawgauge.run_data import Row, Run, read_schedule
 from clawgauge.run_data.row import TimingsRow
@@ -114,8 +115,9 @@ class RunSide(Run):
     `tallies` are of all of them, `by_run` of each. `judged_by` holds the versions of the validators behind each
     target's verdicts (None is an unknown one), `reported` the models that its servers say answered."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, reader: RunReader[Row]) -> None:
+        super().__init__(reader)
+        self.n_unreadable_lines = 0
         self.tallies: Tallies = {}
         self.by_run: list[Tallies] = []
         self.runs: list[RunSide] = [self]
@@ -129,7 +131,8 @@ class RunSide(Run):
         side.runs += [cls.open(other) for other in others]
         for number, run in enumerate(side.runs):
             run._number = number
-            run.feed(side._strata, run)._complete_tallies()
+            run.n_unreadable_lines = run.feed(side._strata, run).n_unreadable_lines
+            run._complete_tallies()
         side.by_run = [run.tallies for run in side.runs]
         side.tallies = {} if others else side.tallies
         for run in side.runs if others else ():

@@ -19,7 +19,7 @@ from clawgauge.journal import is_run_folder, list_runs
 from clawgauge.prices import settings_of
 from clawgauge.records import JobVerdict, PromptKey, RunConfig, Target
 from clawgauge.records.run import IN_CONTEXT
-from clawgauge.run_data import Run
+from clawgauge.run_data import RowsRead, Run
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.summary import Strata, summarize
 from clawgauge.summary.stored import read_summary
@@ -140,7 +140,7 @@ class RunEntry:
         self.path, self.config, self.started_at_ms = run.path, run.config, run.started_at_ms
         self.fingerprints = {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
         self.is_load, self._run = run.config is not None and run.config.capacity is not None, run
-        self.summary = read_summary(run) or summarize(run, self._strata)
+        self.summary = read_summary(run) or summarize(run, *self._counted)
 
     @property
     def run_id(self) -> str:
@@ -159,12 +159,17 @@ class RunEntry:
         times = group.prompt_times_ms() if group else {}
         return {key: median(values) for key, values in times.items() if suite in (None, key[0])}
 
-    @cached_property
+    @property
     def _strata(self) -> Strata:
+        strata, _ = self._counted
+        return strata
+
+    @cached_property
+    def _counted(self) -> tuple[Strata, RowsRead]:
         # A summary that holds spares most runs this pass over their records.
         strata = Strata()
-        self._run.feed(strata)
-        return strata
+        rows_read = self._run.feed(strata)
+        return strata, rows_read
 
 
 def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:

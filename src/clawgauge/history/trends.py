@@ -28,8 +28,17 @@ from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import find_change
 from clawgauge.stats.quantiles import mark_few
-from clawgauge.verdict.jobs import BUILT_IN, Standing, best_first, judge_jobs, order_targets, rate_answers, stand
-from clawgauge.verdict.load import word_capacity
+from clawgauge.verdict.jobs import (
+    BUILT_IN,
+    JudgedModel,
+    best_first,
+    judge_jobs,
+    judge_model,
+    order_targets,
+    rate_answers,
+)
+from clawgauge.verdict.ranking import Fitness
+from clawgauge.verdict.wording import word_capacity
 from clawgauge.words import format_percent, format_rate, plural
 
 _FORM_CHARS = 8
@@ -191,10 +200,10 @@ def judge_newest(
     """Who is fit for which job, by the newest run that can tell; a later one that asked less undoes no answer."""
     jobs, found = BUILT_IN | next((config.jobs for _, config in runs if config), {}), []
     for name, job in jobs.items():
-        newest: dict[Target, tuple[Standing, str, RunConfig | None]] = {}
+        newest: dict[Target, tuple[JudgedModel, str, RunConfig | None]] = {}
         for run, config in runs:
             for target, group in ((group.target, group) for group in run.models if wanted(group.target)):
-                one, held = stand(job, group, settings_of(config, target)), newest.get(target)
+                one, held = judge_model(job, group, settings_of(config, target)), newest.get(target)
                 if held is None or _tells_more(one, held[0]):
                     newest[target] = one, run.run_id, config
         from_run = {target.label: run_id for target, (_, run_id, _) in newest.items()}
@@ -210,14 +219,14 @@ def judge_newest(
     return found
 
 
-def _tells_more(older: Standing, newer: Standing) -> bool:
-    if not newer.group.n_ok or newer.fit != "cannot_tell":
+def _tells_more(older: JudgedModel, newer: JudgedModel) -> bool:
+    if not newer.group.n_ok or newer.fitness is not Fitness.CANNOT_TELL:
         return not newer.group.n_ok and older.group.n_ok > 0
     since = {need.name: need.n for need in newer.needs}
-    if older.fit == "cannot_tell":
+    if older.fitness is Fitness.CANNOT_TELL:
         return not any(since.values()) and any(need.n for need in older.needs)
     # A yes rests on every need, a no on those that are not met: only a run that measured these as well undoes it.
-    under = [(need.n, since.get(need.name, 0)) for need in older.needs if need.met == older.fit]
+    under = [(need.n, since.get(need.name, 0)) for need in older.needs if need.met is older.fitness]
     return any(n and not n_since for n, n_since in under) or sum(n - n_since for n, n_since in under) > 0
 
 

@@ -366,13 +366,15 @@ def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on. `tie`: fit,
-    and by its figures no worse than the best."""
+    and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
+    figures shares one."""
 
     target: str
     fit: str
     why: str
     n: int
     tie: bool = False
+    place: int = 0
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,8 +41,8 @@ def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     if first.fit == "yes":
         best = [one for one in job.ranking if one.tie] or [first]
         # By the job's own figures; of those that are alike in them, who is better in the other jobs.
-        whys, order = [one.why for one in best], list(names)
-        best.sort(key=lambda one: (whys.index(one.why), order.index(one.target)))
+        order = list(names)
+        best.sort(key=lambda one: (one.place, order.index(one.target)))
         named = [names[one.target] for one in best]
         if len(named) > _MAX_NAMED + 1:
             named[_MAX_NAMED:] = [f"{len(named) - _MAX_NAMED} others"]

@@ -8,7 +8,8 @@ from clawgauge.records import CapacitySummary, RunSummary, StepSummary
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table
 from clawgauge.reports.words import INDICATIVE, MIN_SAMPLES_P95, format_measure
-from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange, word_capacity, word_tokens
+from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange
+from clawgauge.verdict.wording import word_capacity, word_tokens
 from clawgauge.words import ABSENT, format_number, format_percent
 
 

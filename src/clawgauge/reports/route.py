@@ -1,4 +1,5 @@
-"""A routing decision for a person: every model, the reasons, the forecast of a chain, the diff of a file."""
+"""A routing decision for a person: every model, the reasons, the forecast of a chain, the diff of a
+file."""
 
 from __future__ import annotations
 
@@ -8,13 +9,20 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.records import ToolUse
 from clawgauge.reports.answer import describe_jobs
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
 from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
-from clawgauge.routing.decision import SURE_SHARE, Decision, Routing, Standing
+from clawgauge.routing.configuration import Routing
+from clawgauge.routing.decision import Decision, Standing
+from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.policy import Policy
+from clawgauge.routing.wording import word_removed_by
 from clawgauge.secrets import mask_shapes
+from clawgauge.stats.proportions import Interval
+from clawgauge.verdict.ranking import SURE_SHARE
 from clawgauge.words import (
     ABSENT,
     format_beyond,
@@ -30,98 +38,161 @@ from clawgauge.words import (
 
 _VALUE_CHARS = 400
 _COLUMNS = (
-    Column("place", "right"), Column("model", narrow="target"), Column("score", "right"), Column("best in", "right"),
-    Column("passed"), Column("tool use"), Column("p95 ms", "right"), Column("ttft p50", "right"),
-    Column("cost a call", "right"), Column("removed by", narrow="below"),
-)  # fmt: skip
+    Column("place", "right"),
+    Column("model", narrow="target"),
+    Column("score", "right"),
+    Column("best in", "right"),
+    Column("passed"),
+    Column("tool use"),
+    Column("p95 ms", "right"),
+    Column("ttft p50", "right"),
+    Column("cost a call", "right"),
+    Column("removed by", narrow="below"),
+)
 
 
 def describe_decision(decision: Decision) -> list[Section]:
     """Who is fit for which job, and every model against the policy, the best first."""
     rows = [_row(place, one) for place, one in enumerate(decision.standings, start=1)]
     table = Table(_COLUMNS, rows, ("ttft p50", "cost a call", "best in", "score"))
-    return [describe_jobs(decision.jobs), Section("every model, measured against the policy", [table])]
+    every_model = Section("every model, measured against the policy", [table])
+    return [describe_jobs(decision.jobs), every_model]
 
 
 def _row(place: int, standing: Standing) -> list[str]:
-    evidence, group, use = standing.evidence, standing.evidence.group, standing.evidence.group.tool_use
-    tier, timed = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}", group.timed_ms
-    cost = "local" if evidence.free_of_charge else "unknown"
-    if evidence.cost_per_call_usd is not None:
-        cost = format_money(evidence.cost_per_call_usd)
-    p95 = format_number(timed.p95)
-    if timed.p95 is not None and "p95" in timed.beyond:
-        p95 = format_beyond(timed.p95)
-    ranked = [str(place), evidence.label, rounded(standing.score, 3), format_short_of(standing.best_share, SURE_SHARE)]
+    evidence = standing.evidence
+    group = evidence.group
+    n_passed, n_asked = group.passes
+    timed_ms = group.timed_ms
+    p95 = format_number(timed_ms.p95)
+    if timed_ms.p95 is not None and "p95" in timed_ms.beyond:
+        p95 = format_beyond(timed_ms.p95)
     return [
-        *(ranked if standing.kept else [ABSENT, evidence.label, ABSENT, ABSENT]),
-        "{}/{}".format(*group.passes),
-        ABSENT if use.tier is None else tier,
-        f"{p95} (n={timed.n})",
+        str(place) if standing.kept else ABSENT,
+        evidence.label,
+        rounded(standing.score, 3) if standing.kept else ABSENT,
+        format_short_of(standing.best_share, SURE_SHARE) if standing.kept else ABSENT,
+        f"{n_passed}/{n_asked}",
+        _word_tier(group.tool_use),
+        f"{p95} (n={timed_ms.n})",
         format_number(group.ttft_ms.p50),
-        cost,
-        "; ".join(standing.removed_by) or ABSENT,
+        _word_cost(evidence),
+        "; ".join(word_removed_by(standing)) or ABSENT,
     ]
 
 
-def render_reasons(made_for: str, decision: Decision, routing: Routing, *, generated_at: str) -> str:
-    """The sidecar: each configured line and the evidence under it, then the table the order came from."""
+def _word_tier(use: ToolUse) -> str:
+    if use.tier is None:
+        return ABSENT
+    certainty = "decided" if use.decided else "provisional"
+    return f"Tier {use.tier} {certainty} {use.k}/{use.n}"
+
+
+def _word_cost(evidence: Evidence) -> str:
+    if evidence.cost_per_call_usd is not None:
+        return format_money(evidence.cost_per_call_usd)
+    return "local" if evidence.free_of_charge else "unknown"
+
+
+def render_reasons(
+    made_for: str, decision: Decision, routing: Routing, *, generated_at: str
+) -> str:
+    """The sidecar: each configured line and the evidence under it, then the table the order came
+    from."""
     made = f"Made by clawgauge route on {generated_at} from recorded runs; no model was asked."
     lines = []
-    for reason in routing.reasons:
-        lines += [f"{reason.path} = {one_line(str(reason.setting), _VALUE_CHARS)}", f"  {reason.why}"]
-    policy = decision.policy
-    limits, weights = msgspec.structs.asdict(policy.limits), msgspec.structs.asdict(policy.weights)
-    kept = [f"{name} = {value}" for name, value in limits.items() if value is not None and value is not False]
-    weighed = [f"{name} = {value:g}" for name, value in weights.items()]
-    rules = [f"limits: {', '.join(kept) or 'none'}", f"weights: {', '.join(weighed)}"]
-    rules.append(f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}")
+    for line in routing.reasons:
+        lines.append(f"{line.path} = {one_line(line.setting, _VALUE_CHARS)}")
+        lines.append(f"  {line.why}")
     sections = [
         Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
         Section("not decided", [Points(routing.notes)]),
         *describe_decision(decision),
-        Section("the policy", [Points(rules)]),
+        Section("the policy", [Points(_word_policy(decision.policy))]),
     ]
     return as_markdown(f"Routing for {made_for}: why each line is there", sections)
 
 
+def _word_policy(policy: Policy) -> list[str]:
+    limits = []
+    for name, limit in msgspec.structs.asdict(policy.limits).items():
+        if limit is not None and limit is not False:
+            limits.append(f"{name} = {limit}")
+    weights = []
+    for name, weight in msgspec.structs.asdict(policy.weights).items():
+        weights.append(f"{name} = {weight:g}")
+    return [
+        f"limits: {', '.join(limits) or 'none'}",
+        f"weights: {', '.join(weights)}",
+        f"calls_per_month = {policy.calls_per_month}, max_fallbacks = {policy.max_fallbacks}",
+    ]
+
+
 def describe_forecast(forecast: ChainForecast) -> Section:
     """What a chain would have done, every figure with its n and interval."""
-    n = forecast.n_cells
-    if not n:
-        return Section(forecast.label, [Points(["no prompt was asked of all its models: nothing can be said"])])
-    answered = zip(forecast.chain, forecast.answered_by, strict=True)
-    shares = ", ".join(f"{evidence.label} {count}/{n}" for evidence, count in answered)
-    cost = "unknown" if forecast.cost_per_call_usd is None else f"{format_money(forecast.cost_per_call_usd)} a call"
-    if all(evidence.free_of_charge for evidence in forecast.chain):
-        cost = "none charged (local)"
-    # What is left of the answers where an outage takes all of a machine or a vendor.
-    low = f", at least {format_percent(forecast.answered_low)} (95%)" if forecast.answered_low is not None else ""
-    together = f"{forecast.n_answered_together}/{n} answered{low}"
-    thin = forecast.n_answered < MIN_SAMPLES_P95
-    apart = " on prompts it was not chosen on" if forecast.unseen else ""
-    p95 = _ms(forecast.p95_ms, forecast.p95_ci95, beyond="p95" in forecast.beyond)
-    if thin and "p95" not in forecast.beyond:
+    if not forecast.n_cells:
+        nothing = "no prompt was asked of all its models: nothing can be said"
+        return Section(forecast.label, [Points([nothing])])
+    is_thin = forecast.n_answered < MIN_SAMPLES_P95
+    passes = format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95)
+    if forecast.unseen:
+        passes += " on prompts it was not chosen on"
+    is_p95_beyond = "p95" in forecast.beyond
+    p95 = _word_ms(forecast.p95_ms, forecast.p95_ci95, is_beyond=is_p95_beyond)
+    if is_thin and not is_p95_beyond:
         p95 += INDICATIVE
+    is_p50_beyond = "p50" in forecast.beyond
     rows = [
-        ("passes", format_rate(forecast.n_passed, forecast.n_judged, forecast.pass_ci95) + apart),
-        ("p50", _ms(forecast.p50_ms, forecast.p50_ci95, beyond="p50" in forecast.beyond)),
+        ("passes", passes),
+        ("p50", _word_ms(forecast.p50_ms, forecast.p50_ci95, is_beyond=is_p50_beyond)),
         ("p95", p95),
-        ("cost", cost),
-        ("answered", f"{forecast.n_answered} of {plural(n, 'paired call')}: {shares}"),
-        ("outages", f"{together}, if all on one machine or of one vendor fail together"),
+        ("cost", _word_chain_cost(forecast)),
+        ("answered", _word_answered(forecast)),
+        ("outages", _word_outages(forecast)),
     ]
     figures = Table((Column("figure"), Column("forecast", narrow="wrapped")), rows, bare=True)
-    return Section(forecast.label, [figures, Points([LEGEND] if thin else [])])
+    return Section(forecast.label, [figures, Points([LEGEND] if is_thin else [])])
 
 
-def _ms(value_ms: float | None, ci95: tuple[float, float] | None, *, beyond: bool) -> str:
-    if value_ms is not None and beyond:
+def _word_chain_cost(forecast: ChainForecast) -> str:
+    if all(evidence.free_of_charge for evidence in forecast.chain):
+        return "none charged (local)"
+    if forecast.cost_per_call_usd is None:
+        return "unknown"
+    return f"{format_money(forecast.cost_per_call_usd)} a call"
+
+
+def _word_answered(forecast: ChainForecast) -> str:
+    """How many calls were answered, and by whom."""
+    shares = []
+    for evidence, n_answered in zip(forecast.chain, forecast.answered_by, strict=True):
+        shares.append(f"{evidence.label} {n_answered}/{forecast.n_cells}")
+    calls = plural(forecast.n_cells, "paired call")
+    return f"{forecast.n_answered} of {calls}: {', '.join(shares)}"
+
+
+def _word_outages(forecast: ChainForecast) -> str:
+    """What is left of the answers where an outage takes all of a machine or a vendor."""
+    low = ""
+    if forecast.answered_low is not None:
+        low = f", at least {format_percent(forecast.answered_low)} (95%)"
+    answered = f"{forecast.n_answered_together}/{forecast.n_cells} answered{low}"
+    return f"{answered}, if all on one machine or of one vendor fail together"
+
+
+def _word_ms(value_ms: float | None, ci95: Interval | None, *, is_beyond: bool) -> str:
+    if value_ms is not None and is_beyond:
         return format_beyond(value_ms)
-    return format_ms(value_ms) + (f" (95% {rounded(ci95[0])}–{rounded(ci95[1])})" if ci95 else "")
+    text = format_ms(value_ms)
+    if ci95:
+        text += f" (95% {rounded(ci95[0])}–{rounded(ci95[1])})"
+    return text
 
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
-    """What `--write` would change, as a unified diff of the two as JSON, keys masked; empty where nothing would."""
-    old, new = (json.dumps(config, indent=2, ensure_ascii=False).split("\n") for config in (before, after))
-    return clean_lines(mask_shapes("\n".join(difflib.unified_diff(old, new, name, f"{name} (routed)", lineterm=""))))
+    """What `--write` would change, as a unified diff of the two as JSON, keys masked; empty where
+    nothing would."""
+    old_lines = json.dumps(before, indent=2, ensure_ascii=False).split("\n")
+    new_lines = json.dumps(after, indent=2, ensure_ascii=False).split("\n")
+    diff = difflib.unified_diff(old_lines, new_lines, name, f"{name} (routed)", lineterm="")
+    return clean_lines(mask_shapes("\n".join(diff)))

@@ -13,10 +13,9 @@ from clawgauge.records import CallBalance, FailureCount, GroupSummary, Percentil
 from clawgauge.records.summary import RunSummary, ToolUse
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
-from clawgauge.summary.tool_use import word_lacking
 from clawgauge.summary.trust import word_violation
 from clawgauge.verdict.jobs import best_first, rate_answers
-from clawgauge.verdict.load import word_capacity
+from clawgauge.verdict.wording import word_capacity, word_lacking
 from clawgauge.words import ABSENT, format_duration, format_latency, format_percent, format_rate, list_names, plural
 
 INDICATIVE = "†"

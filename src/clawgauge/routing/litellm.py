@@ -1,4 +1,5 @@
-"""The routing as a LiteLLM proxy configuration: model_list, fallbacks, and timeouts from what was measured."""
+"""The routing as a LiteLLM proxy configuration: model_list, fallbacks, and timeouts from what was
+measured."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ from typing import Any
 
 from clawgauge.prices import vendor_of
 from clawgauge.registry import find_type
-from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
+from clawgauge.routing.configuration import ConfiguredLine, Routing
+from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Evidence
+from clawgauge.routing.wording import address_notes, cite, word_places
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.words import format_ms
 
 # Of the answers alone: what hung in the run is what a timeout is there to cut off. Room above the
-# slowest of them: a timeout at the very p99 would cut off one call in a hundred that was on its way.
+# slowest of them: a timeout at the very p99 would cut off one call in a hundred that was on its
+# way.
 TIMEOUT_FACTOR = 2.0
 MIN_TIMEOUT_S = 5
 # LiteLLM puts a variable's value in the place of any text that begins so, and knows no escape.
@@ -27,39 +31,73 @@ def litellm_config(decision: Decision) -> Routing:
     for evidence in decision.ranked:
         params = _params(evidence)
         if params is None:
-            routing.notes.append(f"{evidence.label} is not routed: LiteLLM cannot reach a provider of this kind")
-            continue
-        texts = [evidence.label, *(str(value) for name, value in params.items() if name != "api_key")]
-        if any(text.startswith(_REFERENCE) for text in texts):
-            routing.notes.append(f"{evidence.label} is not routed: LiteLLM would read its name as that of a variable")
-            continue
-        p99_ms, timed = evidence.group.latency_ms.p99, "no successful call, so no timeout"
-        if p99_ms is not None:
-            timeout_s = params["timeout"] = max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
-            rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
-            thin = ", indicative only" if evidence.group.n_success < samples_needed(0.99) else ""
-            n_success = evidence.group.n_success
-            timed = f"timeout {timeout_s} s ({rule}; p99 of the answers {format_ms(p99_ms)}{thin}, n={n_success})"
-        key_env = evidence.settings.get("api_key_env")
-        is_any_server = find_type(evidence.provider_type).is_any_server
-        if is_any_server or vendor_of(evidence.settings) is None:
-            routing.notes += address_notes(evidence.label, params["api_base"], key_env)
-        entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
-        why = f"{timed}; {cite(evidence)}"
-        routing.reasons.append(Reason(f'model_list["{evidence.label}"]', str(params["model"]), why, evidence.label))
+            why = "LiteLLM cannot reach a provider of this kind"
+            routing.notes.append(f"{evidence.label} is not routed: {why}")
+        elif _is_read_as_variable(evidence, params):
+            why = "LiteLLM would read its name as that of a variable"
+            routing.notes.append(f"{evidence.label} is not routed: {why}")
+        else:
+            entries[evidence.label] = {"model_name": evidence.label, "litellm_params": params}
+            _configure_model(routing, evidence, params)
     if not entries:
-        routing.notes.append("no model keeps the policy's limits and can be reached: nothing is configured")
+        nobody = "no model keeps the policy's limits and can be reached"
+        routing.notes.append(f"{nobody}: nothing is configured")
         return routing
-    names = list(entries)
-    routing.notes[:0] = word_places((one, "") for one in decision.standings if one.evidence.label in entries)
+    placed = []
+    for standing in decision.standings:
+        if standing.evidence.label in entries:
+            placed.append((standing, ""))
+    routing.notes[:0] = word_places(placed)
     routing.settings["model_list"] = list(entries.values())
-    # Each model falls back to those placed after it, the last to none.
-    limit = decision.policy.max_fallbacks
-    chains = ((name, names[place : place + limit]) for place, name in enumerate(names, start=1))
-    if fallbacks := [{name: after} for name, after in chains if after]:
-        routing.settings["router_settings"] = {"fallbacks": fallbacks}
-        routing.reasons.append(Reason("router_settings.fallbacks", " > ".join(names), "the order of the policy"))
+    _configure_fallbacks(routing, list(entries), decision.policy.max_fallbacks)
     return routing
+
+
+def _is_read_as_variable(evidence: Evidence, params: dict[str, Any]) -> bool:
+    """Whether a text begins as LiteLLM's name of a variable does; that of the key is meant to."""
+    texts = [evidence.label]
+    texts += [str(value) for name, value in params.items() if name != "api_key"]
+    return any(text.startswith(_REFERENCE) for text in texts)
+
+
+def _configure_model(routing: Routing, evidence: Evidence, params: dict[str, Any]) -> None:
+    """Give a model its timeout, and say why it stands there; a note where a key goes to an address
+    of its own."""
+    p99_ms = evidence.group.latency_ms.p99
+    timeout = "no successful call, so no timeout"
+    if p99_ms is not None:
+        timeout_s = max(MIN_TIMEOUT_S, math.ceil(p99_ms * TIMEOUT_FACTOR / 1000))
+        params["timeout"] = timeout_s
+        timeout = _word_timeout(timeout_s, p99_ms, evidence.group.n_success)
+    is_any_server = find_type(evidence.provider_type).is_any_server
+    if is_any_server or vendor_of(evidence.settings) is None:
+        key_env = evidence.settings.get("api_key_env")
+        routing.notes += address_notes(evidence.label, params["api_base"], key_env)
+    path = f'model_list["{evidence.label}"]'
+    why = f"{timeout}; {cite(evidence)}"
+    routing.reasons.append(ConfiguredLine(path, str(params["model"]), why, evidence.label))
+
+
+def _word_timeout(timeout_s: int, p99_ms: float, n_success: int) -> str:
+    rule = "the least there is" if timeout_s == MIN_TIMEOUT_S else f"p99 × {TIMEOUT_FACTOR:g}"
+    p99 = f"p99 of the answers {format_ms(p99_ms)}"
+    if n_success < samples_needed(0.99):
+        p99 += ", indicative only"
+    return f"timeout {timeout_s} s ({rule}; {p99}, n={n_success})"
+
+
+def _configure_fallbacks(routing: Routing, labels: list[str], max_fallbacks: int) -> None:
+    """Each model falls back to those placed after it, the last to none."""
+    fallbacks = []
+    for place, label in enumerate(labels, start=1):
+        after = labels[place : place + max_fallbacks]
+        if after:
+            fallbacks.append({label: after})
+    if fallbacks:
+        routing.settings["router_settings"] = {"fallbacks": fallbacks}
+        path = "router_settings.fallbacks"
+        line = ConfiguredLine(path, " > ".join(labels), "the order of the policy")
+        routing.reasons.append(line)
 
 
 def _params(evidence: Evidence) -> dict[str, Any] | None:

@@ -1,57 +1,77 @@
-"""The routing as a patch of openclaw.json, under OpenClaw's names, merged into a file that is there already."""
+"""The routing as a patch of openclaw.json, under OpenClaw's names."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from itertools import count
-from pathlib import Path
+from enum import Enum
 from typing import Any, NamedTuple
 
-import pyjson5
-
-from clawgauge.errors import ConfigError, DiskFailure
-from clawgauge.json_limits import SETTINGS_LIMITS, find_excess
 from clawgauge.prices import vendor_of
-from clawgauge.records import CapacitySummary
+from clawgauge.records import CapacitySummary, Need
 from clawgauge.registry import VENDORS, find_type
-from clawgauge.routing.decision import Decision, Reason, Routing, address_notes, cite, word_places
+from clawgauge.routing.configuration import ConfiguredLine, Routing
+from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Evidence, plain_model
-from clawgauge.secrets import mask_shapes
-from clawgauge.small_file import UnfitFile, read_small_file, replacing
+from clawgauge.routing.openclaw_file import as_openclaw_reads, object_at
+from clawgauge.routing.wording import (
+    address_notes,
+    cite,
+    word_places,
+    word_removed_by,
+    word_tie,
+)
+from clawgauge.stats.load import carried
 from clawgauge.stats.tiers import DECIDED_LEVEL
-from clawgauge.summary.tool_use import word_lacking
-from clawgauge.verdict.jobs import SUBAGENT_SUITES, word_run
-from clawgauge.verdict.load import carried, word_capacity
+from clawgauge.verdict.jobs import SUBAGENT_SUITES
+from clawgauge.verdict.ranking import Fitness
+from clawgauge.verdict.wording import word_capacity, word_lacking, word_run
 from clawgauge.words import plural
 
 # OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
 LOCAL_KEY_MARKER = "ollama-local"
 _OPENCLAW_PROVIDERS = frozenset(vendor.name for vendor in VENDORS)
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
-# OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}` stands for itself.
+# OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}`
+# stands for itself.
 _REFERENCE = re.compile(r"\$(?=\{[A-Z_][A-Z0-9_]*\})")
-_ESCAPED_REFERENCE = re.compile(r"\$(?=\$\{[A-Z_][A-Z0-9_]*\})")
-_ODD = re.compile(r"[^a-z0-9_-]+")
-MAX_LEVELS = 100  # of a configuration: nobody writes a tenth of it
-_LIMITS = SETTINGS_LIMITS._replace(depth=None)  # its decoder counts the levels
-DENY_ALL = ["*"]
-# What acts on the machine or starts others that do; reading, searching and answering stay.
-DENY_ACTING = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
-_WITHOUT = {tuple(DENY_ALL): " without any tools", tuple(DENY_ACTING): " without the tools that act"}
-_EMBEDDED = "measured on the embedded server, which runs only during a run: serve the model with Ollama to route to it"
-_MAX_NEAR = 3
-# Half a surrogate pair, which the user's own file may hold as an escape, can be written as nothing else.
-_HALF = re.compile("[\ud800-\udfff]")
-# How a provider is reached is the user's to say, where they have said it.
-_OWN_SETTINGS = ("baseUrl", "apiKey", "api")
+_NOT_IN_AN_ID = re.compile(r"[^a-z0-9_-]+")
+_EMBEDDED = (
+    "measured on the embedded server, which runs only during a run: "
+    "serve the model with Ollama to route to it"
+)
+_MAX_NEAREST = 3
+_MAIN_PATH = ("agents", "defaults", "model")
+_SUBAGENTS_PATH = ("agents", "defaults", "subagents", "model")
+_MAX_CONCURRENT_PATH = ("agents", "defaults", "subagents", "maxConcurrent")
+
+
+class Denial(Enum):
+    """Which tools are taken from a model."""
+
+    ALL = "all"
+    ACTING = "acting"
+
+
+DENIED_TOOLS = {
+    Denial.ALL: ["*"],
+    # What acts on the machine or starts others that do; reading, searching and answering stay.
+    Denial.ACTING: [
+        "group:runtime",
+        "write",
+        "edit",
+        "apply_patch",
+        "group:automation",
+        "group:nodes",
+        "sessions_spawn",
+    ],
+}
+_WITHOUT = {Denial.ALL: " without any tools", Denial.ACTING: " without the tools that act"}
 
 
 class Route(NamedTuple):
-    """How OpenClaw reaches a model. `declared` is the provider entry it needs, None where OpenClaw has its own."""
+    """How OpenClaw reaches a model. `declared` is the provider entry it needs, None where OpenClaw
+    has its own."""
 
     evidence: Evidence
     provider_id: str
@@ -64,83 +84,102 @@ class Route(NamedTuple):
         return f"{self.provider_id}/{self.model_id}"
 
     def is_named(self, ref: str, config: Mapping[str, Any]) -> bool:
-        """Whether a configuration means this model by `ref`: by its provider's name, or by another at its address."""
+        """Whether a configuration means this model by `ref`: by its provider's name, or by another
+        at its address."""
         provider_id, _, model = as_openclaw_reads(ref).partition("/")
         kind = self.evidence.provider_type
         if plain_model(kind, model) != plain_model(kind, self.model_id):
             return False
-        address = str(_at(config, "models", "providers", provider_id).get("baseUrl") or "")
+        address = str(object_at(config, "models", "providers", provider_id).get("baseUrl") or "")
         mine = str(self.evidence.settings.get("base_url") or "")
         # To OpenClaw's own Ollama protocol the address ends before the version.
-        same = bool(address) and address.rstrip("/").removesuffix("/v1") == mine.rstrip("/").removesuffix("/v1")
-        return provider_id == self.provider_id or same
+        is_same_address = bool(address) and _plain_address(address) == _plain_address(mine)
+        return provider_id == self.provider_id or is_same_address
+
+
+def _plain_address(address: str) -> str:
+    return address.rstrip("/").removesuffix("/v1")
 
 
 def escape_references(value: Any) -> Any:
-    """A value for openclaw.json that OpenClaw reads as what it is here. Keys it reads as they are."""
+    """A value for openclaw.json that OpenClaw reads as what it is here. Keys it reads as they
+    are."""
     if isinstance(value, str):
         return _REFERENCE.sub("$$", value)
     if isinstance(value, dict):
         return {key: escape_references(item) for key, item in value.items()}
-    return [escape_references(item) for item in value] if isinstance(value, list) else value
-
-
-def as_openclaw_reads(text: str) -> str:
-    """The name that an escaped text stands for."""
-    return _ESCAPED_REFERENCE.sub("", text)
+    if isinstance(value, list):
+        return [escape_references(item) for item in value]
+    return value
 
 
 def models_in_use(config: Mapping[str, Any], evidence: Sequence[Evidence]) -> list[str]:
-    """The labels of the measured models that a configuration uses, the first one first. Nothing else of it is told."""
-    model = _at(config, "agents", "defaults").get("model")
-    named = model if isinstance(model, dict) else {"primary": model}
-    fallbacks = named.get("fallbacks")
-    refs = [named.get("primary"), *(fallbacks if isinstance(fallbacks, list) else [])]
+    """The labels of the measured models that a configuration uses, the first one first. Nothing
+    else of it is told."""
+    model = object_at(config, "agents", "defaults").get("model")
+    chain = model if isinstance(model, dict) else {"primary": model}
+    fallbacks = chain.get("fallbacks")
+    refs = [chain.get("primary"), *(fallbacks if isinstance(fallbacks, list) else [])]
     routes, _ = find_routes(evidence)
-    named_by = (route for ref in refs if isinstance(ref, str) for route in routes if route.is_named(ref, config))
-    return list(dict.fromkeys(route.evidence.label for route in named_by))
+    labels: list[str] = []
+    for ref in refs:
+        if not isinstance(ref, str):
+            continue
+        for route in routes:
+            if route.is_named(ref, config) and route.evidence.label not in labels:
+                labels.append(route.evidence.label)
+    return labels
 
 
 def _names_in(config: Mapping[str, Any]) -> set[str]:
-    """Every name in a configuration, as key or as text. Not by recursion: how deep it goes is its writer's choice."""
-    found: set[str] = set()
-    left: list[Any] = [config]
-    while left:
-        value = left.pop()
+    """Every name in a configuration, as key or as text. Not by recursion: how deep it goes is its
+    writer's choice."""
+    names: set[str] = set()
+    unread: list[Any] = [config]
+    while unread:
+        value = unread.pop()
         if isinstance(value, dict):
-            found.update(value)
-            left += value.values()
+            names.update(value)
+            unread += value.values()
         elif isinstance(value, list):
-            left += value
+            unread += value
         elif isinstance(value, str):
-            found.add(value)
-    return found
+            names.add(value)
+    return names
 
 
-def find_routes(ranked: Sequence[Evidence], names: Collection[str] = ()) -> tuple[list[Route], dict[str, str]]:
-    """The routes of the models that can be reached, at one thinking level each, and why the others cannot."""
+def find_routes(
+    ranked: Sequence[Evidence], names: Collection[str] = ()
+) -> tuple[list[Route], dict[str, str]]:
+    """The routes of the models that can be reached, at one thinking level each, and why the others
+    cannot.
+
+    `names` are those by which the user's configuration knows models.
+    """
     routes: list[Route] = []
     unreachable: dict[str, str] = {}
     provider_ids: dict[str, str] = {}
     for evidence in ranked:
-        route, kind = _route(evidence, provider_ids, names), evidence.provider_type
-        if route is None:
-            why = f"OpenClaw has no way to reach a provider of type {kind} without an address"
-            unreachable[evidence.label] = _EMBEDDED if find_type(kind).is_own_server else why
+        provider_type = evidence.provider_type
+        route = _find_route(evidence, provider_ids, names)
+        if route is None and find_type(provider_type).is_own_server:
+            unreachable[evidence.label] = _EMBEDDED
+        elif route is None:
+            why = "OpenClaw has no way to reach a provider of type"
+            unreachable[evidence.label] = f"{why} {provider_type} without an address"
         elif any(route.is_named(earlier.ref, {}) for earlier in routes):
-            unreachable[evidence.label] = f"{route.ref} is routed at another thinking level, which is placed higher"
+            why = "is routed at another thinking level, which is placed higher"
+            unreachable[evidence.label] = f"{route.ref} {why}"
         else:
             routes.append(route)
     return routes, unreachable
 
 
-def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[str]) -> Route | None:
-    """How OpenClaw reaches a model; None where it cannot.
-
-    `names` are those by which the user's configuration knows models.
-    """
-    kind = evidence.provider_type
-    provider_type = find_type(kind)
+def _find_route(
+    evidence: Evidence, provider_ids: dict[str, str], names: Collection[str]
+) -> Route | None:
+    """How OpenClaw reaches a model; None where it cannot."""
+    provider_type = find_type(evidence.provider_type)
     model = evidence.target.model
     vendor = provider_type.vendor
     if provider_type.openclaw_runtime is not None and vendor is not None:
@@ -154,289 +193,303 @@ def _route(evidence: Evidence, provider_ids: dict[str, str], names: Collection[s
     billed_by = vendor_of(evidence.settings)
     if provider_type.openclaw_vendor and vendor is not None and vendor.name == billed_by:
         return Route(evidence, vendor.name, model, None)
-    provider_id = _provider_id(evidence, provider_ids)
-    spellings = [model]
-    if provider_type.is_ollama:
-        plain = plain_model(kind, model)
-        spellings += [plain, f"{plain}:latest"]
-    known = (name for name in spellings if name in names or f"{provider_id}/{name}" in names)
+    provider_id = _find_provider_id(evidence, provider_ids)
     declared: dict[str, Any] = {"baseUrl": address, "api": provider_type.openclaw_api}
     key_env = evidence.settings.get("api_key_env")
     if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
         declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
     elif evidence.local:
         declared["apiKey"] = LOCAL_KEY_MARKER
-    return Route(evidence, provider_id, next(known, model), declared)
+    model_id = _find_model_id(evidence, provider_id, names)
+    return Route(evidence, provider_id, model_id, declared)
 
 
-def _provider_id(evidence: Evidence, taken: dict[str, str]) -> str:
-    """A plain id for a provider, the same for all its models and no other's."""
+def _find_provider_id(evidence: Evidence, provider_ids: dict[str, str]) -> str:
+    """A plain id for a provider, the same for all its models and no other's; `provider_ids` has
+    those given before."""
     name = evidence.target.provider
-    if name not in taken:
-        plain = _ODD.sub("-", name.lower()).strip("-") or "provider"
-        wanted = "ollama" if find_type(name).is_ollama else plain
-        provider_id, number = wanted, 2
-        while provider_id in taken.values() or provider_id in _OPENCLAW_PROVIDERS:
-            provider_id, number = f"{wanted}-{number}", number + 1
-        taken[name] = provider_id
-    return taken[name]
+    if name in provider_ids:
+        return provider_ids[name]
+    plain_name = _NOT_IN_AN_ID.sub("-", name.lower()).strip("-") or "provider"
+    if find_type(name).is_ollama:
+        plain_name = "ollama"
+    provider_id = plain_name
+    number = 2
+    while provider_id in provider_ids.values() or provider_id in _OPENCLAW_PROVIDERS:
+        provider_id = f"{plain_name}-{number}"
+        number += 1
+    provider_ids[name] = provider_id
+    return provider_id
+
+
+def _find_model_id(evidence: Evidence, provider_id: str, names: Collection[str]) -> str:
+    """The name of a model as the user's configuration has it, else as it was measured."""
+    model = evidence.target.model
+    spellings = [model]
+    if find_type(evidence.provider_type).is_ollama:
+        plain_name = plain_model(evidence.provider_type, model)
+        spellings += [plain_name, f"{plain_name}:latest"]
+    for spelling in spellings:
+        if spelling in names or f"{provider_id}/{spelling}" in names:
+            return spelling
+    return model
 
 
 def openclaw_routing(
-    decision: Decision, config: Mapping[str, Any] | None = None, capacity: Sequence[CapacitySummary] = ()
+    decision: Decision,
+    config: Mapping[str, Any] | None = None,
+    capacity: Sequence[CapacitySummary] = (),
 ) -> Routing:
-    """The patch that a decision amounts to; a model that `config` knows by another name is named as it is there."""
+    """The patch that a decision amounts to; a model that `config` knows by another name is named as
+    it is there."""
     names = _names_in(config or {})
     routes, unreachable = find_routes(decision.ranked, names)
-    routing = Routing(notes=[f"{label} is not routed: {why}" for label, why in unreachable.items()])
     # Tools are taken from a model however it ranks: someone may choose it by hand.
     removed = [standing.evidence for standing in decision.standings if not standing.kept]
-    others, _ = find_routes([*decision.ranked, *removed], names)
-    longest = 1 + decision.policy.max_fallbacks
-    if routes:
-        why, alone = decision.tie or "placed first", "no other model keeps the policy's limits"
-        _set_chain(routing, ("agents", "defaults", "model"), routes[:longest], why, alone)
-    else:
-        words = "no model keeps the policy's limits and can be reached"
-        routing.notes.append(f"{words}: primary and fallbacks are left alone")
-    # Who is recommended, or nothing: a subagent has a shell and nobody watching.
-    fit = [route for route in routes if route.evidence.group.tool_use.recommended_for_subagents]
-    if fit:
-        why, alone = "recommended for subagents", "no other model is recommended for subagents"
-        _set_chain(routing, ("agents", "defaults", "subagents", "model"), fit[:longest], why, alone)
-        # Of the longest prompts that were tried: what carries these carries shorter ones, and not the other way.
-        loads = [one for one in capacity if one.target == fit[0].evidence.label and one.mode == "closed"]
-        if load := max(loads, key=lambda entry: entry.context_tokens, default=None):
-            path = ("agents", "defaults", "subagents", "maxConcurrent")
-            if carried(load):
-                _set(routing, path, carried(load), word_capacity(load), fit[0].ref)
-            else:
-                routing.notes.append(f"{_dotted(path)} is left alone: {word_capacity(load)}")
-    else:
-        routing.notes.append("no model is recommended for subagents with full tool access; their model is left alone")
-        routing.notes += _missing_evidence(decision, unreachable)
-    used = {reason.model for reason in routing.reasons}
-    denied = {route.ref: tools for route in others if (tools := _denied(route, placed=route.ref in used))}
-    standings = {one.evidence.label: one for one in decision.standings}
-    placed = [(standings[one.evidence.label], denied.get(one.ref)) for one in others if one.ref in used]
-    routing.notes[:0] = word_places((one, _WITHOUT[tuple(tools)] if tools else "") for one, tools in placed)
-    _limit_tools(routing, others, denied)
-    _describe_models(routing, [route for route in others if route.ref in used or route.ref in denied], denied)
+    all_routes, _ = find_routes([*decision.ranked, *removed], names)
+    routing = Routing()
+    for label, why in unreachable.items():
+        routing.notes.append(f"{label} is not routed: {why}")
+    _route_main_agent(routing, decision, routes)
+    _route_subagents(routing, decision, routes, unreachable, capacity)
+    placed_refs = {line.model for line in routing.reasons}
+    denials: dict[str, Denial] = {}
+    for route in all_routes:
+        denial = _find_denial(route, is_placed=route.ref in placed_refs)
+        if denial is not None:
+            denials[route.ref] = denial
+    standings = {standing.evidence.label: standing for standing in decision.standings}
+    placed = []
+    for route in all_routes:
+        if route.ref in placed_refs:
+            denial = denials.get(route.ref)
+            without = "" if denial is None else _WITHOUT[denial]
+            placed.append((standings[route.evidence.label], without))
+    routing.notes[:0] = word_places(placed)
+    configured = []
+    for route in all_routes:
+        if route.ref in denials:
+            _limit_tools(routing, route, denials[route.ref])
+        if route.ref in placed_refs or route.ref in denials:
+            configured.append(route)
+    _describe_models(routing, configured)
+    _declare_providers(routing, configured, denials)
     routing.settings = escape_references(routing.settings)
     return routing
 
 
-def _set(routing: Routing, path: Sequence[str], value: Any, why: str, model: str | None = None) -> None:
-    place = routing.settings
+def _route_main_agent(routing: Routing, decision: Decision, routes: Sequence[Route]) -> None:
+    if not routes:
+        nobody = "no model keeps the policy's limits and can be reached"
+        routing.notes.append(f"{nobody}: primary and fallbacks are left alone")
+        return
+    longest = 1 + decision.policy.max_fallbacks
+    why = word_tie(decision) or "placed first"
+    alone = "no other model keeps the policy's limits"
+    _set_chain(routing, _MAIN_PATH, routes[:longest], why, alone)
+
+
+def _route_subagents(
+    routing: Routing,
+    decision: Decision,
+    routes: Sequence[Route],
+    unreachable: Mapping[str, str],
+    capacity: Sequence[CapacitySummary],
+) -> None:
+    """Who is recommended, or nothing: a subagent has a shell and nobody watching."""
+    recommended = []
+    for route in routes:
+        if route.evidence.group.tool_use.recommended_for_subagents:
+            recommended.append(route)
+    if not recommended:
+        nobody = "no model is recommended for subagents with full tool access"
+        routing.notes.append(f"{nobody}; their model is left alone")
+        routing.notes += _word_missing_evidence(decision, unreachable)
+        return
+    longest = 1 + decision.policy.max_fallbacks
+    why = "recommended for subagents"
+    alone = "no other model is recommended for subagents"
+    _set_chain(routing, _SUBAGENTS_PATH, recommended[:longest], why, alone)
+    _limit_subagents(routing, recommended[0], capacity)
+
+
+def _limit_subagents(routing: Routing, first: Route, capacity: Sequence[CapacitySummary]) -> None:
+    """How many subagents the first model may serve at once, where a capacity run tells."""
+    loads = []
+    for entry in capacity:
+        if entry.target == first.evidence.label and entry.mode == "closed":
+            loads.append(entry)
+    if not loads:
+        return
+    # Of the longest prompts that were tried: what carries these carries shorter ones, and not the
+    # other way.
+    load = max(loads, key=lambda entry: entry.context_tokens)
+    n_clients = carried(load)
+    if n_clients:
+        _set(routing, _MAX_CONCURRENT_PATH, n_clients, word_capacity(load), first.ref)
+    else:
+        path = _dotted(_MAX_CONCURRENT_PATH)
+        routing.notes.append(f"{path} is left alone: {word_capacity(load)}")
+
+
+def _set(
+    routing: Routing, path: Sequence[str], value: Any, why: str, model: str | None = None
+) -> None:
+    settings = routing.settings
     for key in path[:-1]:
-        place = place.setdefault(key, {})
-    place[path[-1]] = value
-    routing.reasons.append(Reason(_dotted(path), _shown(value), why, model))
+        settings = settings.setdefault(key, {})
+    settings[path[-1]] = value
+    routing.reasons.append(ConfiguredLine(_dotted(path), _word_value(value), why, model))
 
 
-def _set_chain(routing: Routing, path: Sequence[str], chain: Sequence[Route], why: str, alone: str) -> None:
-    """Put a model and those behind it into the patch, each with its own reason; `alone` where there are none."""
+def _set_chain(
+    routing: Routing, path: Sequence[str], chain: Sequence[Route], why: str, alone: str
+) -> None:
+    """Put a model and those behind it into the patch, each with its own reason; `alone` where there
+    are none."""
     first, *rest = chain
     _set(routing, [*path, "primary"], first.ref, f"{why}; {cite(first.evidence)}", first.ref)
-    _set(routing, [*path, "fallbacks"], [route.ref for route in rest], "the next in order" if rest else alone)
+    refs = [route.ref for route in rest]
+    _set(routing, [*path, "fallbacks"], refs, "the next in order" if rest else alone)
     for place, route in enumerate(rest):
-        where = f"{_dotted(path)}.fallbacks[{place}]"
-        routing.reasons.append(Reason(where, route.ref, cite(route.evidence), route.ref))
+        line_path = f"{_dotted(path)}.fallbacks[{place}]"
+        line = ConfiguredLine(line_path, route.ref, cite(route.evidence), route.ref)
+        routing.reasons.append(line)
 
 
-def _missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
+def _word_missing_evidence(decision: Decision, unreachable: Mapping[str, str]) -> list[str]:
     """What stands between the best placed models and a subagent's place, the nearest first."""
+    notes = []
+    for standing in decision.standings:
+        use = standing.evidence.group.tool_use
+        if use.recommended_for_subagents:
+            label = standing.evidence.label
+            why = unreachable.get(label) or ", ".join(word_removed_by(standing)) or use.caution
+            notes.append(f"{label} is recommended for subagents, but out: {why}")
+    if notes:
+        return notes
     candidates = [standing.evidence for standing in decision.standings]
-    out = []
-    for one in decision.standings:
-        label, use = one.evidence.label, one.evidence.group.tool_use
-        why = unreachable.get(label) or ", ".join(one.removed_by) or use.caution
-        out += [f"{label} is recommended for subagents, but out: {why}"] if use.recommended_for_subagents else []
-    if out:
-        return out
-    open_yet = [one for one in candidates if one.group.tool_use.evidence_command]
-    nearest = (open_yet or candidates)[:_MAX_NEAR]
-    notes = [f"{one.label} is not recommended: {word_lacking(one.group.tool_use.needs)}" for one in nearest]
-    if open_yet:
-        command = " ".join(word_run([one.label for one in open_yet[:_MAX_NEAR]], SUBAGENT_SUITES))
+    # Those of which another run could tell more.
+    undecided = [one for one in candidates if one.group.tool_use.evidence_command]
+    for evidence in (undecided or candidates)[:_MAX_NEAREST]:
+        lacking = word_lacking(evidence.group.tool_use.needs)
+        notes.append(f"{evidence.label} is not recommended: {lacking}")
+    if undecided:
+        labels = [evidence.label for evidence in undecided[:_MAX_NEAREST]]
+        command = " ".join(word_run(labels, SUBAGENT_SUITES))
         notes.append(f"to tell who may be a subagent, run {command}")
     return notes
 
 
-def _denied(route: Route, *, placed: bool) -> list[str] | None:
-    """The tools that the evidence does not support; what is merely not known denies nothing to who gets no place."""
+def _find_denial(route: Route, *, is_placed: bool) -> Denial | None:
+    """The tools that the evidence does not support; what is merely not known denies nothing to who
+    gets no place."""
     use = route.evidence.group.tool_use
-    p_tier_1, p_tier_2, _ = (1.0, 0.0, 0.0) if use.tier is None else use.p_tier or (0.0, 0.0, 1.0)
-    against = placed or use.caution or any(need.met == "no" for need in use.needs) or p_tier_1 < DECIDED_LEVEL
-    if use.recommended_for_subagents or not against:
+    if use.recommended_for_subagents:
         return None
-    return DENY_ACTING if p_tier_1 + p_tier_2 >= DECIDED_LEVEL else DENY_ALL
+    if use.tier is None:
+        # No tier was measured: then the needs and the caution decide.
+        p_tier_1 = 1.0
+        p_tier_2 = 0.0
+    else:
+        p_tier_1, p_tier_2, _ = use.p_tier or (0.0, 0.0, 1.0)
+    is_against = (
+        is_placed or bool(use.caution) or _is_any_not_met(use.needs) or p_tier_1 < DECIDED_LEVEL
+    )
+    if not is_against:
+        return None
+    return Denial.ACTING if p_tier_1 + p_tier_2 >= DECIDED_LEVEL else Denial.ALL
 
 
-def _limit_tools(routing: Routing, routes: Sequence[Route], denied: Mapping[str, list[str]]) -> None:
-    for route in [route for route in routes if route.ref in denied]:
-        tool_use = route.evidence.group.tool_use
-        why = f"tools that act denied: {word_lacking(tool_use.needs) or tool_use.caution}"
-        if denied[route.ref] is DENY_ALL:
-            why = "all tools denied: not sure to be Tier 2 or better"
-        elif tool_use.tier is not None and (tool_use.p_tier or (0.0,))[0] < DECIDED_LEVEL:
-            why = "tools that act denied: not sure to be Tier 1"
-        why += f"; {cite(route.evidence)}"
-        if tool_use.tier == 1 and tool_use.needed:
-            more = plural(tool_use.needed, "more right answer", "more right answers")
-            why += f"; {more} in a row would do for Tier 1"
-        _set(routing, ["tools", "byProvider", route.ref, "deny"], list(denied[route.ref]), why, route.ref)
+def _is_any_not_met(needs: Sequence[Need]) -> bool:
+    return any(need.met == Fitness.NO for need in needs)
 
 
-def _describe_models(routing: Routing, routes: Sequence[Route], denied: Mapping[str, list[str]]) -> None:
-    """Servers OpenClaw does not know itself are declared; levels and runtimes are set as they were measured."""
-    declared: dict[str, list[Route]] = {}
+def _limit_tools(routing: Routing, route: Route, denial: Denial) -> None:
+    """Take tools from a model, with the reason and what would give them back."""
+    use = route.evidence.group.tool_use
+    if denial is Denial.ALL:
+        why = "all tools denied: not sure to be Tier 2 or better"
+    elif use.tier is not None and (use.p_tier or (0.0,))[0] < DECIDED_LEVEL:
+        why = "tools that act denied: not sure to be Tier 1"
+    else:
+        why = f"tools that act denied: {word_lacking(use.needs) or use.caution}"
+    why += f"; {cite(route.evidence)}"
+    if use.tier == 1 and use.needed:
+        answers = plural(use.needed, "more right answer", "more right answers")
+        why += f"; {answers} in a row would do for Tier 1"
+    path = ["tools", "byProvider", route.ref, "deny"]
+    _set(routing, path, list(DENIED_TOOLS[denial]), why, route.ref)
+
+
+def _describe_models(routing: Routing, routes: Sequence[Route]) -> None:
+    """Levels and runtimes are set as they were measured."""
     for route in routes:
-        if route.declared is not None:
-            declared.setdefault(route.provider_id, []).append(route)
-        settings: dict[str, Any] = {"agentRuntime": {"id": route.runtime}} if route.runtime is not None else {}
-        if level := route.evidence.target.thinking_level:
+        settings: dict[str, Any] = {}
+        if route.runtime is not None:
+            settings["agentRuntime"] = {"id": route.runtime}
+        level = route.evidence.target.thinking_level
+        if level:
             settings["params"] = {"thinking": level}
         if settings:
             why = f"as it was measured; {cite(route.evidence)}"
-            _set(routing, ["agents", "defaults", "models", route.ref], settings, why, route.ref)
-    for provider_id, members in declared.items():
-        entry = {**(members[0].declared or {}), "models": [_model_entry(one, denied.get(one.ref)) for one in members]}
-        names = ", ".join(route.evidence.label for route in members)
-        why = f"where {names} answered in run {members[0].evidence.run_id}"
+            path = ["agents", "defaults", "models", route.ref]
+            _set(routing, path, settings, why, route.ref)
+
+
+def _declare_providers(
+    routing: Routing, routes: Sequence[Route], denials: Mapping[str, Denial]
+) -> None:
+    """Servers that OpenClaw does not know itself, each with its models."""
+    routes_by_provider: dict[str, list[Route]] = {}
+    for route in routes:
+        if route.declared is not None:
+            routes_by_provider.setdefault(route.provider_id, []).append(route)
+    for provider_id, members in routes_by_provider.items():
+        models = [_describe_model(route, denials.get(route.ref)) for route in members]
+        entry = {**(members[0].declared or {}), "models": models}
+        labels = ", ".join(route.evidence.label for route in members)
+        why = f"where {labels} answered in run {members[0].evidence.run_id}"
         _set(routing, ["models", "providers", provider_id], entry, why)
         key = entry.get("apiKey")
-        routing.notes += address_notes(provider_id, entry["baseUrl"], key["id"] if isinstance(key, dict) else None)
+        key_env = key["id"] if isinstance(key, dict) else None
+        routing.notes += address_notes(provider_id, entry["baseUrl"], key_env)
 
 
-def _model_entry(route: Route, denied: list[str] | None) -> dict[str, Any]:
+def _describe_model(route: Route, denial: Denial | None) -> dict[str, Any]:
     """One model of a declared provider, with what the inventory and the tier know of it."""
-    info, name = route.evidence.model_info, route.model_id
-    known = ", ".join(part for part in (info.parameters, info.quantization) if part) if info else ""
-    entry: dict[str, Any] = {"id": name, "name": f"{name} ({known})" if known else name}
-    has_tier = route.evidence.group.tool_use.tier is not None
-    return entry | ({"compat": {"supportsTools": denied is not DENY_ALL}} if has_tier else {})
+    info = route.evidence.model_info
+    name = route.model_id
+    if info is not None:
+        known = ", ".join(part for part in (info.parameters, info.quantization) if part)
+        if known:
+            name = f"{route.model_id} ({known})"
+    entry: dict[str, Any] = {"id": route.model_id, "name": name}
+    if route.evidence.group.tool_use.tier is not None:
+        entry["compat"] = {"supportsTools": denial is not Denial.ALL}
+    return entry
 
 
 def _dotted(path: Sequence[str]) -> str:
-    return ".".join(key if key.replace("_", "").isalnum() else f'["{key}"]' for key in path).replace(".[", "[")
+    """A path as it is written: `tools.byProvider["ollama/qwen3"].deny`."""
+    text = ""
+    for key in path:
+        if not key.replace("_", "").isalnum():
+            text += f'["{key}"]'
+        elif text:
+            text += f".{key}"
+        else:
+            text = key
+    return text
 
 
-def _shown(value: Any) -> str:
+def _word_value(value: Any) -> str:
+    """A setting on one line."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if not isinstance(value, dict):
         return str(value)
-    if isinstance(models := value.get("models"), list):
+    models = value.get("models")
+    if isinstance(models, list):
         return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
-    return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items())
-
-
-def read_openclaw(path: Path) -> dict[str, Any]:
-    """The configuration in `path`. JSON5, as OpenClaw itself reads it: comments, trailing commas, bare keys."""
-    try:
-        data = read_small_file(path, 8 << 20, "it is over 8 MiB; that is no openclaw.json")
-        excess = find_excess(data, _LIMITS, "json5")
-        if excess is not None:
-            raise ConfigError(f"{path} holds {excess}; that is no openclaw.json")
-        found = pyjson5.decode(data.decode("utf-8-sig"), MAX_LEVELS)
-    except UnfitFile as unfit:
-        raise ConfigError(f"cannot read {path}: {unfit}") from None
-    except pyjson5.Json5NestingTooDeep:
-        raise ConfigError(f"{path} is nested more than {MAX_LEVELS} levels deep") from None
-    except (pyjson5.Json5DecoderException, UnicodeDecodeError) as fault:
-        raise ConfigError(f"{path} is not JSON5: {fault.args[0] if len(fault.args) == 3 else fault}") from fault
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} does not hold an object; that is no openclaw.json")
-    return found
-
-
-def merge_patch(config: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """`config` with `patch` in it; neither is changed. A list of models keeps the models the patch does not name."""
-    merged = dict(config)
-    for key, value in patch.items():
-        there = merged.get(key)
-        if isinstance(there, dict) and isinstance(value, dict):
-            merged[key] = merge_patch(there, value)
-        elif key in ("models", "deny") and isinstance(there, list) and isinstance(value, list):
-            merged[key] = (_merge_models if key == "models" else _merge_denials)(there, value)
-        elif key in _OWN_SETTINGS and there is not None:
-            continue
-        elif isinstance(there, str) and isinstance(value, dict) and set(value) <= {"primary", "fallbacks"}:
-            # `model: "a/b"` is short for an object with that primary.
-            merged[key] = merge_patch({"primary": there}, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def find_conflicts(config: dict[str, Any], patch: dict[str, Any]) -> list[str]:
-    """Where the file and the evidence do not go together, for the person to decide: each as a sentence."""
-    found = []
-    for provider_id, wanted in _at(patch, "models", "providers").items():
-        there, measured = _at(config, "models", "providers", provider_id).get("baseUrl"), wanted.get("baseUrl")
-        if there is not None and there != measured:
-            shown = mask_shapes(str(there))
-            found.append(f"{provider_id} is at {shown} in the file and was measured at {measured}: left as it is")
-    for place in (("agents", "defaults", "model"), ("agents", "defaults", "subagents", "model")):
-        primary = _at(patch, *place).get("primary")
-        denied = _at(config, "tools", "byProvider", as_openclaw_reads(str(primary))).get("deny")
-        if denied:
-            shown = ", ".join(map(str, denied)) if isinstance(denied, list) else str(denied)
-            found.append(f"{primary} becomes {'.'.join(place)}, and the file denies it tools ({shown}): left as it is")
-    return found
-
-
-def _at(config: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    place: Any = config
-    for key in path:
-        place = place.get(key) if isinstance(place, dict) else None
-    return place if isinstance(place, dict) else {}
-
-
-def _merge_denials(there: list[Any], wanted: list[Any]) -> list[Any]:
-    """All that either denies; `*` says the rest by itself."""
-    if "*" in there:
-        return there
-    return list(wanted) if "*" in wanted else [*there, *(tool for tool in wanted if tool not in there)]
-
-
-def _merge_models(there: list[Any], wanted: list[Any]) -> list[Any]:
-    patches = {model["id"]: model for model in wanted}
-    merged = []
-    for model in there:
-        patch = patches.pop(model.get("id"), {}) if isinstance(model, dict) else {}
-        # The name is the user's own word for a model they already have.
-        settings = {key: value for key, value in patch.items() if key != "name"}
-        merged.append(merge_patch(model, settings) if settings else model)
-    return [*merged, *patches.values()]
-
-
-def write_openclaw(path: Path, config: dict[str, Any]) -> Path | None:
-    """Put `config` into `path` at one stroke. Returns where what was there is kept, None if nothing was there."""
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    path = path.resolve()  # a link stays a link; what it points at is replaced
-    try:
-        backup = _back_up(path)
-        with replacing(path, 0o600) as file:
-            file.write(_HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text).encode())
-    except OSError as fault:
-        raise DiskFailure(f"cannot write {path} ({fault.strerror}); it is as it was") from fault
-    return backup
-
-
-def _back_up(path: Path) -> Path | None:
-    """A copy of `path` under the first free name."""
-    if not path.exists():
-        return None
-    content, mode = path.read_bytes(), path.stat().st_mode & 0o777
-    for number in count():
-        backup = path.with_name(f"{path.name}.bak" + (f".{number}" if number else ""))
-        with suppress(FileExistsError):
-            fd = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            break
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return backup
+    return ", ".join(f"{key} {_word_value(inner)}" for key, inner in value.items())

@@ -13,7 +13,9 @@ from clawgauge.records import Event
 from clawgauge.run_data.row import Run
 
 
-def resume_command(path: Path, config_file: Path | None = None, *, retry_errors: bool = False) -> str:
+def resume_command(
+    path: Path, config_file: Path | None = None, *, retry_errors: bool = False
+) -> str:
     """The command that asks what has no record, and with `retry_errors` what had no answer as well.
 
     `config_file` is the one that the user named just now. The run folder's own word for it is not

@@ -1,33 +1,57 @@
 """A run to be read, and the one view of a recorded line: all its fields but the long texts.
 
-A row's fields stand in the order they have on disk, because the decoder finds the next key fastest where it expects it.
-Every addition to the schema document has a default, so older folders decode too. Who needs more of a line reads the
-whole `Result` at its offset."""
+A row's fields stand in the order they have on disk, because the decoder finds the next key fastest
+where it expects it. Every addition to the schema document has a default, so older folders decode
+too. Who needs more of a line reads the whole `Result` at its offset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 
 import msgspec
 
 from clawgauge.journal import CellKey, RunReader
-from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, TOOLS_DROPPED, Load, PromptKey, Status, Target
+from clawgauge.records import (
+    NO_TEMPLATE,
+    TOO_FEW_TOKENS,
+    TOOLS_DROPPED,
+    Event,
+    Inventory,
+    Load,
+    PromptKey,
+    Result,
+    RunConfig,
+    RunSummary,
+    Status,
+    Target,
+)
 from clawgauge.records.result import was_sent
 
-# Whatever a damaged line claims, a count or a time is not below nothing and has to fit the 64-bit columns it is kept
-# in; beyond, it is unknown.
+# Whatever a damaged line claims, a count or a time is not below nothing and has to fit the 64-bit
+# columns it is kept in; beyond, it is unknown.
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 # A sum of a million of these must still be a number.
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-# No figure needs these. The decoder compares a key with every name before it gives it up as unknown, so a small value
-# costs less under a name of its own than skipped: a twentieth of the time a million records take.
+# No figure needs these. The decoder compares a key with every name before it gives it up as
+# unknown, so a small value costs less under a name of its own than skipped: a twentieth of the time
+# a million records take.
 Unread: TypeAlias = Any
-NATIVE, TEXT, MALFORMED, MENTION, NONE = "native", "text", "malformed", "mention", "none"
-LATE_US, LATE_SHARE, TIMER_NOISE_US = 1_000, 0.01, 100
-# Enough that a record costs a few list steps in C instead of thirty lines of Python, and few enough for a core's own
-# cache: with 512 a million records took a quarter longer.
+# How a call came, the best first.
+NATIVE = "native"
+TEXT = "text"
+MALFORMED = "malformed"
+MENTION = "mention"
+NONE = "none"
+# A call could be off by more than is told where this program was later than both.
+LATE_US = 1_000
+LATE_SHARE = 0.01
+# A timer alone is as late as this: it says nothing of a call.
+TIMER_NOISE_US = 100
+# Enough that a record costs a few list steps in C instead of thirty lines of Python, and few enough
+# for a core's own cache: with 512 a million records took a quarter longer.
 BATCH_ROWS = 128
 
 
@@ -52,7 +76,8 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One recorded cell. What does not fit its type is unknown; `CellRow` names the fields that must fit."""
+    """One recorded cell. What does not fit its type is unknown; `CellRow` names the fields that
+    must fit."""
 
     record_type: Literal["result"] = "result"
     run_id: Unread = None
@@ -135,7 +160,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def cell(self) -> CellKey:
-        return CellKey(self.provider, self.model, self.thinking_level, self.suite, self.prompt_id, self.repeat)
+        return CellKey(
+            self.provider, self.model, self.thinking_level, self.suite, self.prompt_id, self.repeat
+        )
 
     @property
     def prompt(self) -> PromptKey:
@@ -147,26 +174,86 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Collector(Protocol):
-    """Takes in every row of a run, some at a time; `offsets` tell where their lines begin, for `Run.results_at`."""
+    """Whatever counts or picks out the rows of a run."""
 
-    def add(self, rows: list[Row], offsets: list[int]) -> None: ...
+    def add(self, rows: list[Row], offsets: list[int]) -> None:
+        """Take in the next rows of a run; `offsets` tell where their lines begin, for
+        `Run.results_at`."""
 
 
-class Run(RunReader[Row]):
-    """One run folder. It reads what it is asked for, and remembers it, but for rows, which it streams."""
+@dataclass(frozen=True, slots=True)
+class RowsRead:
+    """What one pass over the rows of a run read. `n_unreadable_lines` whole lines were no record.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Row)
+    A last line cut short, as in a run that is being written or was killed, is not counted.
+    """
+
+    n_rows: int
+    n_unreadable_lines: int
+
+
+class Run:
+    """One run folder. Each of its documents is read when it is asked for, and remembered; rows are
+    streamed."""
+
+    def __init__(self, reader: RunReader[Row]) -> None:
+        self._reader = reader
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        return cls(path)
+        return cls(RunReader(path, Row))
 
-    def feed(self, *collectors: Collector) -> Self:
-        for rows, offsets in self.batches(BATCH_ROWS):
+    @property
+    def path(self) -> Path:
+        return self._reader.path
+
+    @property
+    def run_id(self) -> str:
+        return self._reader.run_id
+
+    @property
+    def config(self) -> RunConfig | None:
+        """config.json; None where there is none, or where the first harness made it."""
+        return self._reader.config
+
+    @property
+    def inventory(self) -> Inventory | None:
+        return self._reader.inventory
+
+    def inventory_of(self, node: str) -> Inventory | None:
+        """The machine of a node of a fleet; without a name, that of this program."""
+        return self._reader.inventory_of(node)
+
+    @property
+    def summary(self) -> RunSummary | None:
+        """summary.json as it was last written: it may be older than the records."""
+        return self._reader.summary
+
+    @property
+    def started_at_ms(self) -> float:
+        return self._reader.started_at_ms
+
+    @property
+    def events(self) -> list[Event]:
+        return self._reader.events
+
+    @property
+    def first_harness(self) -> bool:
+        """Whether the first harness made the folder."""
+        return self._reader.first_harness
+
+    def feed(self, *collectors: Collector) -> RowsRead:
+        """Go through all rows once, and hand them to every collector."""
+        n_rows = 0
+        for rows, offsets in self._reader.batches(BATCH_ROWS):
+            n_rows += len(rows)
             for collector in collectors:
                 collector.add(rows, offsets)
-        return self
+        return RowsRead(n_rows, self._reader.n_unreadable_lines)
+
+    def results_at(self, offsets: Iterable[int]) -> Iterator[tuple[int, Result]]:
+        """The whole results whose lines begin at `offsets`, each with its own, in file order."""
+        return self._reader.results_at(offsets)
 
 
 def is_harm(violation: str | None) -> bool:
@@ -174,7 +261,8 @@ def is_harm(violation: str | None) -> bool:
 
 
 def channel_kind(channel: str) -> str:
-    """`text:<format>` is text whatever the format; a channel of another name is a mention at most."""
+    """`text:<format>` is text whatever the format; a channel of another name is a mention at
+    most."""
     if channel in (NATIVE, MALFORMED, NONE):
         return channel
     return TEXT if channel.startswith(TEXT) else MENTION
@@ -185,38 +273,55 @@ def text_format(channel: str) -> str:
 
 
 def called_by(row: Row) -> str:
-    """How an answer to a prompt that offers tools called one: `native`, `text` or `none`. A native call, malformed or
-    not, is a call; one that is only written as text is counted apart; a command in prose is none."""
+    """How an answer to a prompt that offers tools called one: `native`, `text` or `none`. A native
+    call, malformed or not, is a call; one that is only written as text is counted apart; a command
+    in prose is none."""
     kinds = {channel_kind(call.channel) for call in row.tool_invocations}
     if not kinds and row.tool_channel is not None:
         kinds = {channel_kind(row.tool_channel)}
     if NATIVE in kinds or MALFORMED in kinds:
         return NATIVE
-    return TEXT if TEXT in kinds else NONE
+    if TEXT in kinds:
+        return TEXT
+    return NONE
 
 
 def answer_channel(row: Row) -> str:
-    """How an answer's calls came, the best first; worked out from its calls where the record does not say."""
+    """How an answer's calls came, the best first; worked out from its calls where the record does
+    not say."""
     if row.tool_channel is not None:
         return channel_kind(row.tool_channel)
-    kinds = {channel_kind(call.channel) if call.valid else MALFORMED for call in row.tool_invocations}
-    return next((kind for kind in (NATIVE, TEXT, MALFORMED, MENTION) if kind in kinds), NONE)
+    kinds = set()
+    for call in row.tool_invocations:
+        kinds.add(channel_kind(call.channel) if call.valid else MALFORMED)
+    for kind in (NATIVE, TEXT, MALFORMED, MENTION):
+        if kind in kinds:
+            return kind
+    return NONE
 
 
 def made_native_call(row: Row) -> bool:
     """Whether an answer has a call that came natively, right or malformed."""
-    return row.tool_channel == NATIVE or any(call.channel == NATIVE for call in row.tool_invocations)
+    if row.tool_channel == NATIVE:
+        return True
+    return any(call.channel == NATIVE for call in row.tool_invocations)
 
 
 def find_tools_unseen(row: Row) -> str | None:
-    """Why the model cannot have seen the tools that a call offered, as a code; None where nothing says so.
+    """Why the model cannot have seen the tools that a call offered, as a code; None where nothing
+    says so.
 
-    A native call proves that it saw them. Records of earlier versions have no code: there the warning is the sign,
-    unless the server's count was 0, which is none."""
+    A native call proves that it saw them. Records of earlier versions have no code: there the
+    warning is the sign, unless the server's count was 0, which is none."""
     if not row.tools_offered or made_native_call(row):
         return None
     if row.tools_unseen is not None:
         return row.tools_unseen
+    return _read_old_warning(row)
+
+
+def _read_old_warning(row: Row) -> str | None:
+    """The code of a record that has none, out of the warning that earlier versions wrote."""
     for warning in row.warnings:
         if warning.startswith(TOOLS_DROPPED):
             if "template" in warning:
@@ -227,5 +332,13 @@ def find_tools_unseen(row: Row) -> str | None:
 
 def count_flagged(timings: Iterable[TimingsRow]) -> int:
     """How many of these calls could be off by more than 1 ms or 1%."""
-    seen = [(t.lag, t.e2e or 0 if t.ttft is None else t.ttft) for t in timings if t.lag and t.lag > TIMER_NOISE_US]
-    return sum(lag > LATE_US or lag > LATE_SHARE * figure for lag, figure in seen)
+    n_flagged = 0
+    for timing in timings:
+        lag_us = timing.lag
+        if lag_us is None or lag_us <= TIMER_NOISE_US:
+            continue
+        # The shortest figure that the lag could have moved.
+        figure_us = (timing.e2e or 0) if timing.ttft is None else timing.ttft
+        if lag_us > LATE_US or lag_us > LATE_SHARE * figure_us:
+            n_flagged += 1
+    return n_flagged

@@ -1,8 +1,9 @@
 """What a run set out to do, what of it is done, and which prompts a tier rests on.
 
-config.json says what was planned: a prompt carries a verdict unless its validator is `noop`. Prompts that it does not
-name (the first harness named none, a forced resume may add some) are read from the records: there a prompt carries a
-verdict if any record of it has one, and the scheduled cells are the recorded ones."""
+config.json says what was planned: a prompt carries a verdict unless its validator is `noop`.
+Prompts that it does not name (the first harness named none, a forced resume may add some) are read
+from the records: there a prompt carries a verdict if any record of it has one, and the scheduled
+cells are the recorded ones."""
 
 from __future__ import annotations
 
@@ -18,18 +19,24 @@ from clawgauge.records import Event, Prompt, PromptKey, RunConfig, Target
 T = TypeVar("T")
 
 # A search that settled nothing still asks each prompt once only: the repeats were not needed.
-_SEARCH_ENDS = {"decided": "searched", "undecided": "searched"}
+_SEARCH_ENDS = ("decided", "undecided")
 
 
 def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> list[T]:
-    """Of what expects a tool, what a tier rests on: that which offers tools where any does, else all of it."""
-    native = any(map(offers_tools, expecting))
-    return [one for one in expecting if offers_tools(one) == native]
+    """Of what expects a tool, what a tier rests on: that which offers tools where any does, else
+    all of it."""
+    offering = [item for item in expecting if offers_tools(item)]
+    return offering or list(expecting)
 
 
 def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
-    beside = (asks_for_restraint, is_task, is_own_work)
-    expecting = [p for p in prompts if p.expected_tools and not (p.in_context or any(is_so(p) for is_so in beside))]
+    """The prompts a tier rests on: those that expect a tool, but for tasks and what is told apart
+    from a tier."""
+    expecting = []
+    for prompt in prompts:
+        is_apart = asks_for_restraint(prompt) or is_task(prompt) or is_own_work(prompt)
+        if prompt.expected_tools and not prompt.in_context and not is_apart:
+            expecting.append(prompt)
     return prefer_native(expecting, lambda prompt: bool(prompt.tools))
 
 
@@ -38,14 +45,17 @@ def is_task(prompt: Prompt) -> bool:
 
 
 def asks_for_restraint(prompt: Prompt) -> bool:
-    """Whether the right answer is to call nothing, or to ask first; where a call is ruled out, nobody holds back."""
+    """Whether the right answer is to call nothing, or to ask first; where a call is ruled out,
+    nobody holds back."""
     validator = prompt.validator
-    wants_none = validator.get("type") == "tool_call" and bool(validator.get("no_call") or validator.get("ask"))
-    return wants_none and prompt.tool_choice != "none"
+    if validator.get("type") != "tool_call" or prompt.tool_choice == "none":
+        return False
+    return bool(validator.get("no_call") or validator.get("ask"))
 
 
 def is_own_work(prompt: Prompt) -> bool:
-    """Whether a prompt asks what the incumbent did: agreement with it is no evidence for a tier."""
+    """Whether a prompt asks what the reference model did: agreement with it is no evidence for a
+    tier."""
     return prompt.validator.get("type") == "agreement"
 
 
@@ -54,7 +64,8 @@ def carries_verdict(prompt: Prompt) -> bool:
 
 
 class Coverage(NamedTuple):
-    """Cells a target was to fill (with a verdict), how many were left out on purpose, and how many it was asked."""
+    """Cells a target was to fill (with a verdict), how many were left out on purpose, and how many
+    it was asked."""
 
     n_scheduled: int
     n_scheduled_judged: int
@@ -64,7 +75,8 @@ class Coverage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The plan of one run. Prompts are named by suite and id; `bare_of` has those in a context, and each one's twin."""
+    """The plan of one run. Prompts are named by suite and id; `bare_of` has those in a context, and
+    each one's twin."""
 
     targets: tuple[Target, ...]
     suites: tuple[str, ...]
@@ -80,20 +92,31 @@ class Schedule:
     own_work: frozenset[PromptKey] = frozenset()
 
     def family(self, prompt: PromptKey) -> PromptKey:
-        """What a prompt shares with its variants: they are alike, and count as one where independence is asked for."""
+        """What a prompt shares with its variants: they are alike, and count as one where
+        independence is asked for."""
         return self.families.get(prompt, prompt)
 
     @property
     def apart(self) -> frozenset[PromptKey]:
         return self.restraint | self.tasks | self.own_work
 
-    def _cells(self, target: Target, recorded: Mapping[PromptKey, int], prompts: Iterable[PromptKey]) -> int:
-        """How many cells of these prompts `target` was to fill, given how many it has recorded of each."""
+    def _cells(
+        self, target: Target, recorded: Mapping[PromptKey, int], prompts: Iterable[PromptKey]
+    ) -> int:
+        """How many cells of these prompts `target` was to fill, given how many it has recorded of
+        each."""
         repeats = self.repeats if target in self.targets else 0
-        return sum(max(repeats if prompt in self.prompts else 0, recorded.get(prompt, 0)) for prompt in prompts)
+        n_cells = 0
+        for prompt in prompts:
+            n_planned = repeats if prompt in self.prompts else 0
+            # A forced resume may have recorded what the plan does not hold.
+            n_cells += max(n_planned, recorded.get(prompt, 0))
+        return n_cells
 
     def missing(self, target: Target, recorded: Mapping[PromptKey, int]) -> int:
-        return self._cells(target, recorded, self.prompts | recorded.keys()) - sum(recorded.values())
+        return self._cells(target, recorded, self.prompts | recorded.keys()) - sum(
+            recorded.values()
+        )
 
     def cover(
         self,
@@ -103,9 +126,12 @@ class Schedule:
         n_spared: int,
         suite: str | None = None,
     ) -> Coverage:
-        """The cells of `target`, in `suite` if given. Cells not needed are missing ones, and are not scheduled. Of the
-        `recorded` cells some may not have been `asked`: those are scheduled all the same."""
-        prompts = {prompt for prompt in self.prompts | recorded.keys() if suite in (None, prompt[0])}
+        """The cells of `target`, in `suite` if given. Cells not needed are missing ones, and are
+        not scheduled. Of the `recorded` cells some may not have been `asked`: those are scheduled
+        all the same."""
+        prompts = {
+            prompt for prompt in self.prompts | recorded.keys() if suite in (None, prompt[0])
+        }
         judged = prompts & self.judged
         n_planned = self._cells(target, recorded, prompts)
         n_planned_judged = self._cells(target, recorded, judged)
@@ -121,38 +147,74 @@ class Schedule:
         )
 
     def without_skipped(self, events: Iterable[Event], target: Target) -> Schedule:
-        """The plan without the prompts that a target was not to be asked, as the last stretch of the run tells."""
-        skips = [e.detail for e in events if e.event == "skip" and e.target == target.label and "prompts" in e.detail]
-        last = {str(detail.get("reason")): detail["prompts"] for detail in skips}
-        names = [name for prompts in last.values() if isinstance(prompts, list) for name in prompts]
-        skipped = {(suite, prompt_id) for suite, _, prompt_id in (str(name).partition("/") for name in names)}
-        return replace(self, prompts=self.prompts - skipped) if skipped else self
+        """The plan without the prompts that a target was not to be asked, as the last stretch of
+        the run tells."""
+        # The last event of each reason counts: a resumed run tells it anew.
+        names_by_reason: dict[str, Any] = {}
+        for event in events:
+            is_skip = event.event == "skip" and event.target == target.label
+            if is_skip and "prompts" in event.detail:
+                names_by_reason[str(event.detail.get("reason"))] = event.detail["prompts"]
+        skipped: set[PromptKey] = set()
+        for names in names_by_reason.values():
+            if not isinstance(names, list):
+                continue
+            for name in names:
+                suite, _, prompt_id = str(name).partition("/")
+                skipped.add((suite, prompt_id))
+        if not skipped:
+            return self
+        return replace(self, prompts=self.prompts - skipped)
 
 
 def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] = ()) -> Schedule:
-    """The schedule in `config`, completed from the prompts that have a verdict somewhere in the run's records."""
+    """The schedule in `config`, completed from the prompts that have a verdict somewhere in the
+    run's records."""
     if config is None:
-        return Schedule((), (), frozenset(), frozenset(with_verdict), frozenset(), frozenset(), 0, {})
-    prompts, asked = config.prompts, Counter(prompt.suite for prompt in config.prompts)
+        return Schedule(
+            targets=(),
+            suites=(),
+            prompts=frozenset(),
+            judged=frozenset(with_verdict),
+            restraint=frozenset(),
+            tasks=frozenset(),
+            repeats=0,
+            families={},
+        )
+    prompts = config.prompts
+    n_asked = Counter(prompt.suite for prompt in prompts)
     planned = {prompt.key for prompt in prompts}
-    configured = {prompt.key for prompt in prompts if carries_verdict(prompt)}
+    judged = {prompt.key for prompt in prompts if carries_verdict(prompt)}
+    asked_in_full = set()
+    for suite in config.suites:
+        # A built-in suite has its name for its source.
+        is_built_in = suite.source == suite.name
+        if is_built_in and n_asked[suite.name] >= suite.n_prompts:
+            asked_in_full.add(suite.name)
     return Schedule(
-        targets=tuple(config.targets), suites=tuple(asked), prompts=frozenset(planned), repeats=config.options.repeats,
-        judged=frozenset(configured | (set(with_verdict) - planned)),
-        restraint=frozenset(p.key for p in prompts if asks_for_restraint(p)),
-        tasks=frozenset(p.key for p in prompts if is_task(p)),
-        families={p.key: p.family for p in prompts if p.variant_of is not None},
-        # The built-in suites, whose source is their name, of which no prompt was left out.
-        asked_in_full=frozenset(s.name for s in config.suites if s.source == s.name and asked[s.name] >= s.n_prompts),
-        categories={p.key: p.category for p in prompts if p.category},
-        bare_of={p.key: p.bare_key for p in prompts if p.in_context},
-        own_work=frozenset(p.key for p in prompts if is_own_work(p)),
-    )  # fmt: skip
+        targets=tuple(config.targets),
+        suites=tuple(n_asked),
+        prompts=frozenset(planned),
+        judged=frozenset(judged | (set(with_verdict) - planned)),
+        restraint=frozenset(prompt.key for prompt in prompts if asks_for_restraint(prompt)),
+        tasks=frozenset(prompt.key for prompt in prompts if is_task(prompt)),
+        repeats=config.options.repeats,
+        families={prompt.key: prompt.family for prompt in prompts if prompt.variant_of is not None},
+        asked_in_full=frozenset(asked_in_full),
+        categories={prompt.key: prompt.category for prompt in prompts if prompt.category},
+        bare_of={prompt.key: prompt.bare_key for prompt in prompts if prompt.in_context},
+        own_work=frozenset(prompt.key for prompt in prompts if is_own_work(prompt)),
+    )
 
 
-class Stop(NamedTuple):
-    """Cells left out because they could change nothing; whether the end of a tier's search was why; a spent budget;
-    whether how much was asked hung on the answers; and what the search told, if it did."""
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why some cells of a target were left out on purpose.
+
+    `n_not_needed` of them could have changed nothing; `early` where the end of a tier's search was
+    why. `budget` is the one that was spent. `searched` says whether how much was asked hung on the
+    answers, and `tier1` (`yes` or `no`) what that search told, if it did.
+    """
 
     n_not_needed: int = 0
     early: bool = False
@@ -162,22 +224,53 @@ class Stop(NamedTuple):
 
 
 def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Stop:
-    """Why some of a target's `n_missing` cells were left out on purpose, if they were. The last event of each kind
-    counts: a resumed run tells it anew."""
-    last = {_SEARCH_ENDS.get(event.event, event.event): event for event in events if event.target == target_label}
-    search, budget = last.get("searched"), last.get("budget_spent")
-    decided = search is not None and search.event == "decided"
-    claimed = 0 if search is None else search.detail.get("not_needed", search.detail.get("not_asked") if decided else 0)
-    n_not_needed = max(0, min(claimed, n_missing)) if isinstance(claimed, int) else 0
-    spent = None
-    if budget is not None and n_missing > n_not_needed:
-        spent = f"{budget.detail.get('budget')} {budget.detail.get('limit')}"
+    """Why some of a target's `n_missing` cells were left out on purpose, if they were."""
+    search: Event | None = None
+    budget_spent: Event | None = None
+    for event in events:
+        if event.target != target_label:
+            continue
+        # The last event of each kind counts: a resumed run tells it anew.
+        if event.event in _SEARCH_ENDS:
+            search = event
+        elif event.event == "budget_spent":
+            budget_spent = event
+    n_not_needed = _count_not_needed(search, n_missing) if search is not None else 0
+    budget = None
+    if budget_spent is not None and n_missing > n_not_needed:
+        budget = f"{budget_spent.detail.get('budget')} {budget_spent.detail.get('limit')}"
     if search is None:
-        return Stop(budget=spent)
-    # A search of 0.1.0 ended when some tier was decided, and said which.
-    told = search.detail.get("tier1", ("yes" if search.detail.get("tier") == 1 else "no") if decided else None)
-    early = n_not_needed > 0 and (decided or search.detail.get("futile") is True)
-    return Stop(n_not_needed, early, spent, searched=True, tier1=told if told in ("yes", "no") else None)
+        return Stop(budget=budget)
+    is_end_of_search = search.event == "decided" or search.detail.get("futile") is True
+    return Stop(
+        n_not_needed=n_not_needed,
+        early=n_not_needed > 0 and is_end_of_search,
+        budget=budget,
+        searched=True,
+        tier1=_read_tier_1(search),
+    )
+
+
+def _count_not_needed(search: Event, n_missing: int) -> int:
+    """How many of the missing cells the end of a search made needless: never more than are
+    missing."""
+    claimed = search.detail.get("not_needed")
+    if "not_needed" not in search.detail:
+        # As 0.1.0 called it.
+        claimed = search.detail.get("not_asked") if search.event == "decided" else 0
+    if not isinstance(claimed, int):
+        return 0
+    return max(0, min(claimed, n_missing))
+
+
+def _read_tier_1(search: Event) -> str | None:
+    """Whether a search told that the target is Tier 1: `yes`, `no`, or None where it did not
+    tell."""
+    told = search.detail.get("tier1")
+    if "tier1" not in search.detail and search.event == "decided":
+        # A search of 0.1.0 ended when some tier was decided, and said which.
+        told = "yes" if search.detail.get("tier") == 1 else "no"
+    return told if told in ("yes", "no") else None
 
 
 def convert_detail(detail: Any, kind: type[T]) -> T | None:

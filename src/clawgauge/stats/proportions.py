@@ -1,4 +1,5 @@
-"""Proportions: binomial, beta and t distributions, intervals around a rate, and chances under repeats."""
+"""Proportions: binomial, beta and t distributions, intervals around a rate, and chances under
+repeats."""
 
 from __future__ import annotations
 
@@ -14,22 +15,34 @@ Z95 = 1.959963984540054
 
 # Beyond this the term-by-term sum, exact but slow, gives way to the incomplete beta it is equal to.
 _TERMWISE_MAX_N = 200
-_TINY, _EPSILON, _MAX_ITERATIONS = 1e-300, 1e-16, 100_000
+_TINY = 1e-300
+_EPSILON = 1e-16
+_MAX_ITERATIONS = 100_000
 
 
-def halve(low: float, high: float, is_low: Callable[[float], bool], times: int | None = None) -> Interval:
-    """Low and high after so many halvings about the value at which `is_low` ends, or all that floats allow."""
+def halve(
+    low: float, high: float, is_low: Callable[[float], bool], times: int | None = None
+) -> Interval:
+    """Low and high after so many halvings about the value at which `is_low` ends, or all that
+    floats allow."""
     middle = (low + high) / 2
     while times != 0 and middle not in (low, high):
-        low, high = (middle, high) if is_low(middle) else (low, middle)
-        middle, times = (low + high) / 2, times and times - 1
+        if is_low(middle):
+            low = middle
+        else:
+            high = middle
+        middle = (low + high) / 2
+        if times is not None:
+            times -= 1
     return low, high
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
     """P(Bin(n, p) ≤ k)."""
-    if k < 0 or k >= n:
-        return 0.0 if k < 0 else 1.0
+    if k < 0:
+        return 0.0
+    if k >= n:
+        return 1.0
     if n > _TERMWISE_MAX_N:
         return regularized_beta(n - k, k + 1, 1.0 - p)
     q = 1.0 - p
@@ -42,8 +55,11 @@ def regularized_beta(a: float, b: float, x: float) -> float:
     """I_x(a, b), the distribution function of Beta(a, b) at x, for a, b > 0."""
     if not 0.0 < x < 1.0:
         return 0.0 if x <= 0.0 else 1.0
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    # The continued fraction converges fast only left of the mean; right of it, use the mirrored one.
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    # The continued fraction converges fast only left of the mean; right of it, use the mirrored
+    # one.
     if x < (a + 1.0) / (a + b + 2.0):
         return math.exp(log_front) * _beta_fraction(a, b, x) / a
     return 1.0 - math.exp(log_front) * _beta_fraction(b, a, 1.0 - x) / b
@@ -88,14 +104,17 @@ def student_t_quantile(p: float, df: int) -> float:
 
 
 def wilson_interval(k: float, n: float) -> Interval | None:
-    """The score interval of k passes in n trials; None without trials. Exactly 0 at k = 0 and exactly 1 at k = n."""
+    """The score interval of k passes in n trials; None without trials. Exactly 0 at k = 0 and
+    exactly 1 at k = n."""
     if n <= 0:
         return None
-    z, rate = Z95, k / n
+    z = Z95
+    rate = k / n
     centre = rate + z * z / (2 * n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # At the ends the two terms cancel only in real numbers; in floats a stray 1e-17 would be printed.
+    # At the ends the two terms cancel only in real numbers; in floats a stray 1e-17 would be
+    # printed.
     low = 0.0 if k <= 0 else (centre - half) / scale
     high = 1.0 if k >= n else (centre + half) / scale
     return low, high
@@ -113,7 +132,8 @@ class Cluster(NamedTuple):
 
 
 def clustered_interval(shares: Sequence[tuple[Hashable, float]]) -> Interval | None:
-    """The 95% interval of the mean of shares, each with the name of its cluster (Miller 2024); None of one cluster."""
+    """The 95% interval of the mean of shares, each with the name of its cluster (Miller 2024); None
+    of one cluster."""
     sums: dict[Hashable, tuple[float, int]] = {}
     for name, share in shares:
         total, n = sums.get(name, (0.0, 0))

@@ -1,9 +1,11 @@
-"""The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are worth.
+"""The tool-use tier of a success rate, how sure one may be of it, and what repeated trials are
+worth.
 
-Some evidence may be looked at after every answer. An e-process is wealth from fair bets against a hypothesis: were that
-true, the wealth would ever grow to 1/α with a chance of at most α (Ville 1939), wherever one stops. The bets are
-likelihood ratios averaged over a flat prior on the rates that the hypothesis excludes (Robbins 1970; Howard et al.
-2021). A rate may be the mean of a family's verdicts: the ratio is convex in it, so the bet stays fair."""
+Some evidence may be looked at after every answer. An e-process is wealth from fair bets against a
+hypothesis: were that true, the wealth would ever grow to 1/α with a chance of at most α (Ville
+1939), wherever one stops. The bets are likelihood ratios averaged over a flat prior on the rates
+that the hypothesis excludes (Robbins 1970; Howard et al. 2021). A rate may be the mean of a
+family's verdicts: the ratio is convex in it, so the bet stays fair."""
 
 from __future__ import annotations
 
@@ -12,24 +14,41 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from clawgauge.stats.proportions import Cluster, Interval, binomial_cdf, halve, lower_end, regularized_beta
+from clawgauge.stats.proportions import (
+    Cluster,
+    Interval,
+    binomial_cdf,
+    halve,
+    lower_end,
+    regularized_beta,
+)
 
 TierPosterior: TypeAlias = tuple[float, float, float]
 
-TIER_1_RATE, TIER_2_RATE, DECIDED_LEVEL = 0.8, 0.5, 0.95
+TIER_1_RATE = 0.8
+TIER_2_RATE = 0.5
+DECIDED_LEVEL = 0.95
 _ENOUGH = math.log(1 / 0.05)
 # Each end of an interval may be wrong in half of α.
 _ENOUGH_AT_AN_END = math.log(2 / 0.05)
 
 
 def point_tier(k: int, n: int) -> int | None:
-    """1, 2 or 3 by the observed rate; None without trials. In integers, so 4 of 5 is exactly 80%."""
-    return None if n == 0 else 1 if 5 * k >= 4 * n else 2 if 2 * k >= n else 3
+    """1, 2 or 3 by the observed rate; None without trials. In integers, so 4 of 5 is exactly
+    80%."""
+    if n == 0:
+        return None
+    if 5 * k >= 4 * n:
+        return 1
+    if 2 * k >= n:
+        return 2
+    return 3
 
 
 def tier_posterior(k: float, n: float) -> TierPosterior:
     """P(true rate is in Tier 1, 2, 3) after k passes in n trials, from a uniform prior."""
-    # Effective counts are seldom whole: for these the incomplete beta, which the binomial sum is equal to.
+    # Effective counts are seldom whole: for these the incomplete beta, which the binomial sum is
+    # equal to.
     if float(k).is_integer() and float(n).is_integer():
         p1 = binomial_cdf(int(k), int(n) + 1, TIER_1_RATE)
         p3 = 1.0 - binomial_cdf(int(k), int(n) + 1, TIER_2_RATE)
@@ -40,7 +59,8 @@ def tier_posterior(k: float, n: float) -> TierPosterior:
 
 
 def judge_tier_1(k: float, n: float) -> bool | None:
-    """Whether it is Tier 1, at 95%, from a number of trials fixed before; None where that cannot be told."""
+    """Whether it is Tier 1, at 95%, from a number of trials fixed before; None where that cannot be
+    told."""
     if tier_posterior(k, n)[0] >= DECIDED_LEVEL:
         return True
     # P(Bin(n, .8) ≤ k), also for counts that are not whole.
@@ -48,8 +68,11 @@ def judge_tier_1(k: float, n: float) -> bool | None:
     return False if so_badly <= 1 - DECIDED_LEVEL else None
 
 
-def clean_passes_needed(k: float, n: float, tells: Callable[[float, float], bool | None] = judge_tier_1) -> int:
-    """The fewest further passes, with no failure among them, after which k of n `tells` Tier 1; 0 if it does now."""
+def clean_passes_needed(
+    k: float, n: float, tells: Callable[[float, float], bool | None] = judge_tier_1
+) -> int:
+    """The fewest further passes, with no failure among them, after which k of n `tells` Tier 1; 0
+    if it does now."""
     high = 1
     while not tells(k + high, n + high):
         high *= 2
@@ -64,7 +87,8 @@ class EffectiveCounts(NamedTuple):
 
 
 def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
-    """Passes and trials scaled to what they are worth, keeping the rate; None without any, or of one prompt alone."""
+    """Passes and trials scaled to what they are worth, keeping the rate; None without any, or of
+    one prompt alone."""
     passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
     if not trials or (len(clusters) == 1 and trials > 1):
         return None
@@ -77,7 +101,8 @@ def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
 
 
 class _Sums:
-    """The sums a design effect is made of, in whole numbers, so that a prompt can be changed without adding up anew."""
+    """The sums a design effect is made of, in whole numbers, so that a prompt can be changed
+    without adding up anew."""
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         self.n_clusters = len(clusters)
@@ -99,13 +124,18 @@ class _Sums:
         n, k = self.trials, self.passes
         if k in (0, n):
             return float(self.n_clusters)
-        spread = n * n * self._passes_squared - 2 * k * n * self._passes_by_trials + k * k * self._trials_squared
+        spread = (
+            n * n * self._passes_squared
+            - 2 * k * n * self._passes_by_trials
+            + k * k * self._trials_squared
+        )
         effect = self.n_clusters * (n - 1) * spread / ((self.n_clusters - 1) * n * n * k * (n - k))
         return n / max(1.0, effect)
 
 
 def _bounded(clusters: Sequence[Cluster], size: float, edge: float) -> float:
-    """`size`, cut until these results promise no more than cleaner ones, by the interval and by P(rate ≥ `edge`)."""
+    """`size`, cut until these results promise no more than cleaner ones, by the interval and by
+    P(rate ≥ `edge`)."""
     rate = sum(c.passes for c in clusters) / sum(c.trials for c in clusters)
     if rate in (0, 1):
         return size
@@ -113,11 +143,14 @@ def _bounded(clusters: Sequence[Cluster], size: float, edge: float) -> float:
     size = _largest(size, lambda s: lower_end(rate, s), min(lower_end(*one) for one in cleaner))
     if rate < edge:  # below the edge a smaller size makes the tier likelier, and no cut can help
         return size
-    return _largest(size, lambda s: _chance(rate, s, edge), min(_chance(*one, edge) for one in cleaner))
+    return _largest(
+        size, lambda s: _chance(rate, s, edge), min(_chance(*one, edge) for one in cleaner)
+    )
 
 
 def _cleaner(clusters: Sequence[Cluster]) -> Iterator[tuple[float, float]]:
-    """(rate, size) with the failures of no prompt kept, of the worst, of the two worst, and so on but for all."""
+    """(rate, size) with the failures of no prompt kept, of the worst, of the two worst, and so on
+    but for all."""
     sums = _Sums([Cluster(c.trials, c.trials) for c in clusters])
     for cluster in sorted(clusters, key=lambda c: (c.passes - c.trials, c.trials)):
         if cluster.passes == cluster.trials:
@@ -127,7 +160,8 @@ def _cleaner(clusters: Sequence[Cluster]) -> Iterator[tuple[float, float]]:
 
 
 def _largest(size: float, measure: Callable[[float], float], ceiling: float) -> float:
-    """The largest size up to `size` at which `measure`, which grows with it, is not above `ceiling`."""
+    """The largest size up to `size` at which `measure`, which grows with it, is not above
+    `ceiling`."""
     if measure(size) <= ceiling:
         return size
     return halve(0.0, size, lambda smaller: measure(smaller) <= ceiling, 60)[0]
@@ -139,17 +173,25 @@ def _chance(rate: float, size: float, edge: float) -> float:
 
 
 def log_evidence(k: float, n: float, edge: float) -> float:
-    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or less."""
+    """The logarithm of the wealth from k passes in n trials against a true rate of `edge` or
+    less."""
     # The share above the edge, as the mirrored lower tail: that keeps its digits where it is tiny.
     share = regularized_beta(n - k + 1, k + 1, 1.0 - edge)
     if share == 0.0:
         return -math.inf
-    mean = math.lgamma(k + 1) + math.lgamma(n - k + 1) - math.lgamma(n + 2) + math.log(share) - math.log(1.0 - edge)
+    mean = (
+        math.lgamma(k + 1)
+        + math.lgamma(n - k + 1)
+        - math.lgamma(n + 2)
+        + math.log(share)
+        - math.log(1.0 - edge)
+    )
     return mean - k * math.log(edge) - (n - k) * math.log1p(-edge)
 
 
 def tell_above(k: float, n: float, edge: float) -> bool | None:
-    """Whether the true rate is above `edge`, after however many looks; None while that cannot be told."""
+    """Whether the true rate is above `edge`, after however many looks; None while that cannot be
+    told."""
     if log_evidence(k, n, edge) >= _ENOUGH:
         return True
     return False if log_evidence(n - k, n, 1.0 - edge) >= _ENOUGH else None
@@ -165,8 +207,10 @@ def can_tell_tier_1(k: float, n: float, n_left: int) -> bool:
 
 
 def tier_1_bounds(n_most: int) -> Iterator[tuple[int, int]]:
-    """After 1, 2, … `n_most` answers: the most passes that tell it is not Tier 1, and the fewest that tell it is."""
-    no_at, yes_at = -1, 1
+    """After 1, 2, … `n_most` answers: the most passes that tell it is not Tier 1, and the fewest
+    that tell it is."""
+    no_at = -1
+    yes_at = 1
     # One more answer moves either bound by one at most.
     for n in range(1, n_most + 1):
         while yes_at <= n and log_evidence(yes_at, n, TIER_1_RATE) < _ENOUGH:
@@ -177,10 +221,15 @@ def tier_1_bounds(n_most: int) -> Iterator[tuple[int, int]]:
 
 
 def confidence_sequence(k: float, n: float) -> Interval | None:
-    """The 95% interval of k passes in n trials that holds at every n at once; None without trials."""
-    return (_refuted_below(k, n), 1.0 - _refuted_below(n - k, n)) if n > 0 else None
+    """The 95% interval of k passes in n trials that holds at every n at once; None without
+    trials."""
+    if n <= 0:
+        return None
+    return _refuted_below(k, n), 1.0 - _refuted_below(n - k, n)
 
 
 def _refuted_below(k: float, n: float) -> float:
     """The largest rate such that the wealth refutes it and all below."""
-    return halve(0.0, k / n, lambda rate: rate > 0.0 and log_evidence(k, n, rate) >= _ENOUGH_AT_AN_END, 40)[0]
+    return halve(
+        0.0, k / n, lambda rate: rate > 0.0 and log_evidence(k, n, rate) >= _ENOUGH_AT_AN_END, 40
+    )[0]

@@ -15,7 +15,7 @@ import msgspec
 from clawgauge.prices import settings_of
 from clawgauge.records import SCHEMA_VERSION, SERVER_PARTS, Event, GroupSummary, PromptKey, RunSummary, Status
 from clawgauge.records.summary import CostSummary, FailureCount, RateWithInterval, SuiteBreakdown, TaskSummary
-from clawgauge.run_data import Run, Schedule, read_schedule
+from clawgauge.run_data import RowsRead, Run, Schedule, read_schedule
 from clawgauge.run_data.schedule import Coverage, Stop, read_stop
 from clawgauge.summary.capacity import read_capacity
 from clawgauge.summary.groups import Ending, Family, Group, Strata, wall_clock_ms
@@ -37,12 +37,16 @@ _PRIVATE = "it was asked out of your own history: the folder is for your eyes al
 
 def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> RunSummary:
     """Every figure of the run in folder `path`, which alone suffices."""
+    run = Run.open(path)
     strata = Strata()
-    return summarize(Run.open(path).feed(strata), strata, generated_at=generated_at)
+    rows_read = run.feed(strata)
+    return summarize(run, strata, rows_read, generated_at=generated_at)
 
 
-def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None) -> RunSummary:
-    """Every figure of a run whose rows the strata took in."""
+def summarize(
+    run: Run, strata: Strata, rows_read: RowsRead, *, generated_at: datetime | None = None
+) -> RunSummary:
+    """Every figure of a run whose rows the strata took in, in the pass that `rows_read` tells of."""
     config = run.config
     recorded = strata.groups(config.targets if config else ())
     with_verdict = {e.prompt for group in recorded.values() for e in group.endings if e.judged}
@@ -57,7 +61,7 @@ def summarize(run: Run, strata: Strata, *, generated_at: datetime | None = None)
     return RunSummary(
         schema_version=SCHEMA_VERSION, run_id=run.run_id,
         generated_at=(generated_at or datetime.now(UTC)).isoformat(timespec="seconds"),
-        run_wall_clock_ms=wall_clock_ms(groups), models=models, n_unreadable_lines=run.n_unreadable_lines,
+        run_wall_clock_ms=wall_clock_ms(groups), models=models, n_unreadable_lines=rows_read.n_unreadable_lines,
         source="first_harness" if run.first_harness else "clawgauge",
         jobs=judge_load(capacity) if jobs is None else jobs, capacity=capacity,
         context=config.context if config else None, clawgauge_version=__version__,

@@ -7,19 +7,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, CallBalance, Need, PromptKey, ToolChannels, ToolUse
+from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, CallBalance, PromptKey, ToolChannels, ToolUse
 from clawgauge.records.summary import ToolsSeen
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
-from clawgauge.verdict.jobs import SUBAGENT_SUITES, hold_to, word_run, word_unseen
-from clawgauge.words import format_percent, list_names, plural
+from clawgauge.verdict.jobs import SUBAGENT_SUITES
+from clawgauge.verdict.needs import assess_tool_needs, find_never_shown
+from clawgauge.verdict.ranking import Fitness
+from clawgauge.verdict.reasons import Reason, ReasonCode
+from clawgauge.verdict.wording import word_caution, word_open_tier, word_run, word_tier_of_search
 
 _OFTEN_WRONG = 0.2
-_LEAST = {"arguments": 0.7, "restraint": 0.7, "tasks": 0.5}
-_WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
 # A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
 # than this share made a native call: a few come of text that a server takes for a call.
@@ -62,7 +63,7 @@ def judge_tool_use(
         decided=decided, needed=needed, channels=channels, recommended_for_subagents=False,
         label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
         tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
-        caution=_word_caution(group.offered, schedule, arguments, rescued, made),
+        caution=word_caution(_find_cautions(group.offered, schedule, arguments, rescued, made)),
         tools_seen=judge_tools_seen(group),
     )  # fmt: skip
     return _recommend(use, group, schedule, arguments, restraint, tasks)
@@ -84,10 +85,14 @@ def judge_tools_seen(group: Group) -> ToolsSeen | None:
     )
 
 
-def _word_caution(
-    offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
-) -> str | None:
-    """One sentence, without its full stop, or None where nothing is amiss."""
+def _find_cautions(
+    offered: Sequence[OfferedAnswer],
+    schedule: Schedule,
+    arguments: PooledRate,
+    n_rescued: int,
+    n_made: int,
+) -> list[Reason]:
+    """What a reader of the tier must also know. Of `n_made` calls some had wrong arguments."""
     n_restraint = 0
     n_called: Counter[str] = Counter()
     for answer in offered:
@@ -95,19 +100,17 @@ def _word_caution(
             n_restraint += answer.n
             if answer.objective_pass is not True:
                 n_called[answer.called_by] += answer.n
-    wrong = made - arguments.k
-    phrases = []
-    where = f"of {plural(n_restraint, 'answer')} where none was wanted"
+    n_wrong = n_made - arguments.k
+    cautions = []
     if n_called[NATIVE]:
-        phrases.append(f"it called a tool in {n_called[NATIVE]} {where}")
+        cautions.append(Reason(ReasonCode.CALLED_UNWANTED, k=n_called[NATIVE], n=n_restraint))
     if n_called[TEXT]:
-        phrases.append(f"it wrote a call as text in {n_called[TEXT]} {where}")
-    if arguments.n and rescued > made:
-        calls = plural(arguments.n, "call was", "calls were")
-        phrases.append(f"{rescued} of {calls} written as text and had to be rescued")
-    if arguments.n and wrong > made * _OFTEN_WRONG:
-        phrases.append(f"{wrong} of {plural(made, 'call')} made had wrong arguments")
-    return "; ".join(phrases) or None
+        cautions.append(Reason(ReasonCode.WROTE_UNWANTED, k=n_called[TEXT], n=n_restraint))
+    if arguments.n and n_rescued > n_made:
+        cautions.append(Reason(ReasonCode.CALLS_RESCUED, k=n_rescued, n=arguments.n))
+    if arguments.n and n_wrong > n_made * _OFTEN_WRONG:
+        cautions.append(Reason(ReasonCode.WRONG_ARGUMENTS, k=n_wrong, n=n_made))
+    return cautions
 
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
@@ -165,15 +168,9 @@ def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, neede
     if decided:
         return f"Tier {tier} (decided)"
     if rate.searched and odds and tier1 == "no":
-        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(odds[tier - 1])} likely)"
-    if needed is None:
-        return f"Tier {tier} (provisional: one prompt says nothing about others)"
-    if tier > 1:
-        return f"Tier {tier} (provisional)"
-    passes = plural(needed, "more clean pass", "more clean passes")
-    # Where repeats count for less than one trial each, only other prompts are worth a whole one.
-    repeated = rate.effective is not None and rate.effective.trials < rate.n
-    return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
+        return word_tier_of_search(tier, odds[tier - 1])
+    is_repeated = rate.effective is not None and rate.effective.trials < rate.n
+    return word_open_tier(tier, n_needed=needed, is_repeated=is_repeated)
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
@@ -188,46 +185,26 @@ def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int
 
 
 def _recommend(
-    use: ToolUse, group: Group, schedule: Schedule, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
+    use: ToolUse,
+    group: Group,
+    schedule: Schedule,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
 ) -> ToolUse:
     """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
-    rates = zip(_LEAST.items(), (arguments, restraint, tasks), strict=True)
-    needs = [_calls(use), *(_bounded(name, rate, least) for (name, least), rate in rates)]
-    if n_harm := group.total("harm").value:
-        why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
-        needs[-1] = msgspec.structs.replace(needs[-1], met="no", why=why)
-    why_unseen = word_unseen(use)
-    saw_tools = why_unseen is None
-    if why_unseen is not None:
-        needs = [msgspec.structs.replace(need, met="cannot_tell", why=why_unseen) for need in needs]
-    met, command = {need.met for need in needs}, word_run([group.target.label], SUBAGENT_SUITES)
-    more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
-    more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met
-    shown = {"recommended_for_subagents": met == {"yes"}, "needs": needs}
-    return msgspec.structs.replace(use, **shown, evidence_command=" ".join(command) if more_would_tell else None)
-
-
-def word_lacking(needs: Sequence[Need]) -> str:
-    """What stands in the way of a recommendation: what is not met, else what cannot be told yet."""
-    lacking = [n for n in needs if n.met == "no"] or [n for n in needs if n.met == "cannot_tell"]
-    said = list(dict.fromkeys(need.why for need in lacking if need.n))
-    unmeasured = [_WORDS.get(need.name, need.name) for need in lacking if not need.n]
-    said += [f"no evidence of {list_names(unmeasured, len(_WORDS))}"] if unmeasured else []
-    return "; ".join(said)
-
-
-def _calls(use: ToolUse) -> Need:
-    if use.source != "native":
-        why = "native calls not measured" + (", and calls written as text are not enough" if use.n else "")
-        return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
-    sure = "" if use.decided else ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
-    why = f"native calls {use.k} of {use.n} (Tier {use.tier}{sure})"
-    return Need(name="calls", met=use.tier1, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
-
-
-def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:
-    ci95, what = pooled.ci95, _WORDS[name]
-    if ci95 is None:
-        why = f"{what} {f'{pooled.k} of {pooled.n} (too few to tell)' if pooled.n else 'not measured'}"
-        return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=why)
-    return hold_to(limit, name, what, pooled.k, pooled.n, ci95)
+    n_harm = group.total("harm").value
+    needs = assess_tool_needs(use, arguments, restraint, tasks, n_harm)
+    met = {need.met for need in needs}
+    can_be_told = find_never_shown(use.tools_seen) is None
+    is_more_to_ask = not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
+    is_open = Fitness.CANNOT_TELL in met and Fitness.NO not in met
+    command = None
+    if can_be_told and is_more_to_ask and is_open:
+        command = " ".join(word_run([group.target.label], SUBAGENT_SUITES))
+    return msgspec.structs.replace(
+        use,
+        recommended_for_subagents=met == {Fitness.YES},
+        needs=[need.to_need() for need in needs],
+        evidence_command=command,
+    )

@@ -1,102 +1,142 @@
-"""The jobs, and every model judged for each: fit, not fit, or cannot tell yet, and who is the best of the fit."""
+"""The jobs, and every model judged for each: fit, not fit, or cannot tell yet, and who is the best
+of the fit."""
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from clawgauge.prices import is_free, is_local
-from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target, ToolUse
+from clawgauge.records import (
+    Fit,
+    GroupSummary,
+    Job,
+    JobVerdict,
+    Percentiles,
+    RateWithInterval,
+    Target,
+)
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.registry import find_type
 from clawgauge.stats.proportions import Interval, wilson_interval
-from clawgauge.words import format_latency, format_money, format_percent, format_short_of, list_names, plural
+from clawgauge.verdict.needs import (
+    Assessment,
+    Rate,
+    assess_counts,
+    assess_tool_needs,
+    cannot_tell,
+    find_never_shown,
+    hold_to_limit,
+)
+from clawgauge.verdict.ranking import (
+    HALF_COST_USD,
+    HALF_P95_MS,
+    HALF_TTFT_MS,
+    Fitness,
+    Rank,
+    Score,
+    find_best_by_error,
+    number_places,
+    rank_model,
+    score_falling,
+)
+from clawgauge.verdict.reasons import NEEDS_NO_ANSWER, NEVER_SHOWN, Reason, ReasonCode
+from clawgauge.verdict.wording import word_fit, word_run
+from clawgauge.words import format_latency, format_money
 
-# The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
-HALF_P95_MS = 5_000.0
-HALF_TTFT_MS, HALF_COST_USD = 1_000.0, 0.01
-_Z95_ONE_SIDED, _Z95 = 1.645, 1.96
-_MAX_LACKING, _COLUMN_CHARS = 3, 8
-# How a need says that a model was never shown what it is about.
-UNSEEN = "cannot tell: "
+_Z95 = 1.96
+_MAX_LACKING = 3
+_COLUMN_CHARS = 8
 # Of `long_context/16k`, the length of the text.
 _LENGTH = re.compile(r"/(\d+)k$")
-FIT_ORDER = {"yes": 0, "cannot_tell": 1, "no": 2}
-_SUITES_OF = {"calls": "native_tools", "arguments": "native_tools", "restraint": "restraint", "tasks": "agentic"}
-_RECOMMENDED = tuple(_SUITES_OF)
-# The suites that together show what a recommendation needs. One run must: what several show is not added up.
-SUBAGENT_SUITES = tuple(dict.fromkeys(_SUITES_OF[name] for name in _RECOMMENDED))
-_PIECE_SUITES = 3
-SettingsOf: TypeAlias = Callable[[Target], Mapping[str, Any]]
-
-
+# The suite that shows each need of a recommendation.
+_SUITE_BY_NEED = {
+    "calls": "native_tools",
+    "arguments": "native_tools",
+    "restraint": "restraint",
+    "tasks": "agentic",
+}
+# The suites that together show what a recommendation needs. One run must: what several show is not
+# added up.
+SUBAGENT_SUITES = tuple(dict.fromkeys(_SUITE_BY_NEED.values()))
 MAIN_AGENT = "main agent"
-_JOBS = tomllib.loads(Path(__file__).with_name("jobs.toml").read_text("utf-8"))
-BUILT_IN = msgspec.convert(_JOBS, dict[str, Job])
+_JOBS_FILE = Path(__file__).with_name("jobs.toml")
+BUILT_IN = msgspec.convert(tomllib.loads(_JOBS_FILE.read_text("utf-8")), dict[str, Job])
+
+Settings: TypeAlias = Mapping[str, Any]
+"""What config.json says of a target's provider."""
+SettingsOf: TypeAlias = Callable[[Target], Settings]
 
 
-class _Figure(NamedTuple):
-    """One thing that is weighed: a score between 0 and 1, how far off it may be, and its words."""
+class Weighed(NamedTuple):
+    """One figure that a job weighs; without a reason where there is nothing to report."""
 
-    score: float
-    error: float
-    words: str
+    score: Score
+    reason: Reason | None
 
 
-class Standing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JudgedModel:
+    """A model held against the needs of a job, and what the job weighs of it."""
+
     group: GroupSummary
-    needs: list[Need]
-    figures: list[_Figure]
-    score: float
-    error: float
+    needs: list[Assessment]
+    weighed: list[Weighed]
+    score: Score
 
     @property
-    def fit(self) -> str:
+    def fitness(self) -> Fitness:
         met = {need.met for need in self.needs}
-        return "no" if "no" in met else "cannot_tell" if "cannot_tell" in met else "yes"
+        if Fitness.NO in met:
+            return Fitness.NO
+        if Fitness.CANNOT_TELL in met:
+            return Fitness.CANNOT_TELL
+        return Fitness.YES
 
-    def tied_with(self, best: Standing) -> bool:
-        """Whether the distance of the two scores could be luck."""
-        return best.score - self.score <= _Z95_ONE_SIDED * math.hypot(self.error, best.error)
+    @property
+    def is_never_shown(self) -> bool:
+        """Whether another run could show nothing: a model that never saw the tools will not see
+        them then either."""
+        return any(need.reason.code in NEVER_SHOWN for need in self.needs)
 
 
 def judge_jobs(
-    groups: Sequence[GroupSummary], jobs: Mapping[str, Job], settings_of: SettingsOf, in_full: Collection[str] = ()
+    groups: Sequence[GroupSummary],
+    jobs: Mapping[str, Job],
+    settings_of: SettingsOf,
+    in_full: Collection[str] = (),
 ) -> list[JobVerdict]:
-    """Every job with its models, the best first. `in_full` names the suites that have nothing more to ask."""
-    is_own = any(group.agreement for group in groups)
-    known = {name: job for name, job in jobs.items() if is_own or "agreement" not in job.needs}
-    return [_judge(name, job, groups, settings_of, in_full) for name, job in known.items()]
-
-
-def word_run(targets: Sequence[str], suites: Sequence[str]) -> list[str]:
-    """The run that asks these suites of these targets, in the pieces a shell reads on from."""
-    asked, named = ([f"{flag} {shlex.quote(w)}" for w in words] for flag, words in (("-t", targets), ("-s", suites)))
-    pieces = [" ".join(named[n : n + _PIECE_SUITES]) for n in range(0, len(named), _PIECE_SUITES)]
-    return ["clawgauge run", *asked, *pieces]
+    """Every job with its models, the best first. `in_full` names the suites that have nothing more
+    to ask."""
+    is_own_work_asked = any(group.agreement for group in groups)
+    verdicts = []
+    for name, job in jobs.items():
+        if is_own_work_asked or "agreement" not in job.needs:
+            verdicts.append(_judge_job(name, job, groups, settings_of, in_full))
+    return verdicts
 
 
 def order_targets(jobs: Sequence[JobVerdict]) -> list[str]:
-    """The one order in which models are shown: who is fit for the most jobs first, then who stands higher in them."""
-    places: dict[str, list[tuple[int, int]]] = {}
+    """The one order in which models are shown: who is fit for the most jobs first, then who stands
+    higher in them."""
+    fits: dict[str, list[Fit]] = {}
     for job in jobs:
-        whys = [one.why for one in job.ranking]
-        for one in job.ranking:
-            # Who is alike in all that a job looks at has the same place in it.
-            places.setdefault(one.target, []).append((FIT_ORDER.get(one.fit, len(FIT_ORDER)), whys.index(one.why)))
+        for fit in job.ranking:
+            fits.setdefault(fit.target, []).append(fit)
 
-    def place_of(target: str) -> tuple[int, int, int]:
-        fits = [fit for fit, _ in places[target]]
-        return -fits.count(0), fits.count(2), sum(place for _, place in places[target])
+    def order_of(target: str) -> tuple[int, int, int]:
+        n_fit = sum(fit.fit == Fitness.YES for fit in fits[target])
+        n_not_fit = sum(fit.fit == Fitness.NO for fit in fits[target])
+        return -n_fit, n_not_fit, sum(fit.place for fit in fits[target])
 
-    return sorted(places, key=place_of)
+    return sorted(fits, key=order_of)
 
 
 def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
@@ -104,207 +144,310 @@ def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> li
     return sorted(groups, key=lambda group: places.get(group.target.label, len(places)))
 
 
-def _judge(
-    name: str, job: Job, groups: Sequence[GroupSummary], settings_of: SettingsOf, asked_in_full: Collection[str]
+def _judge_job(
+    name: str,
+    job: Job,
+    groups: Sequence[GroupSummary],
+    settings_of: SettingsOf,
+    asked_in_full: Collection[str],
 ) -> JobVerdict:
-    standings = [stand(job, group, settings_of(group.target)) for group in groups]
-    standings.sort(key=lambda one: (FIT_ORDER[one.fit], not one.group.n_ok, -one.score, one.group.target.label))
-    fit = [one for one in standings if one.fit == "yes"]
-    tied = [one for one in fit if one.tied_with(fit[0])] if len(fit) > 1 else []
+    models = [judge_model(job, group, settings_of(group.target)) for group in groups]
+    models.sort(key=_rank)
+    # Those that are fit stand first.
+    fit_models = [model for model in models if model.fitness is Fitness.YES]
+    tied = find_best_by_error([model.score for model in fit_models])
+    reasons = [_find_reasons(model) for model in models]
+    places = number_places(reasons)
     ranking = []
-    for one in standings:
-        n, tie = sum(need.n for need in one.needs), one in tied and len(tied) > 1
-        ranking.append(Fit(target=one.group.target.label, fit=one.fit, why=_why(one), n=n, tie=tie))
-    targets, suites = ([], []) if fit else _open_yet(job, standings, asked_in_full)
-    column = job.column or name.split()[0][:_COLUMN_CHARS]
-    needs = " ".join(word_run(targets, suites)) if suites else None
-    return JobVerdict(job=name, ranking=ranking, column=column, needs=needs, targets=targets, suites=suites)
+    for index, model in enumerate(models):
+        fit = Fit(
+            target=model.group.target.label,
+            fit=model.fitness.value,
+            why=word_fit(model.fitness, reasons[index]),
+            n=sum(need.n for need in model.needs),
+            tie=len(tied) > 1 and index in tied,
+            place=places[index],
+        )
+        ranking.append(fit)
+    targets: list[str] = []
+    suites: list[str] = []
+    if not fit_models:
+        targets, suites = _plan_next_run(job, models, asked_in_full)
+    return JobVerdict(
+        job=name,
+        ranking=ranking,
+        column=job.column or name.split()[0][:_COLUMN_CHARS],
+        needs=" ".join(word_run(targets, suites)) if suites else None,
+        targets=targets,
+        suites=suites,
+    )
 
 
-def _why(one: Standing) -> str:
-    if one.fit == "yes":
-        return ", ".join(figure.words for figure in one.figures if figure.words)
-    lacking = [need for need in one.needs if need.met == one.fit]
-    known = [need for need in lacking if need.n or need.name == "local" or need.why.startswith(UNSEEN)]
-    measured = list(dict.fromkeys(need.why.removeprefix(UNSEEN) for need in known))
-    missing = [_NAMES.get(need.name, need.name) for need in lacking if need not in known]
-    measured += [f"not measured: {list_names(missing, len(_NAMES))}"] if missing else []
-    return "; ".join(measured[:_MAX_LACKING])
+def _rank(model: JudgedModel) -> Rank:
+    return rank_model(
+        model.group.target.label,
+        model.fitness,
+        model.score.value,
+        is_without_answer=not model.group.n_ok,
+    )
 
 
-def _open_yet(job: Job, standings: Sequence[Standing], asked_in_full: Collection[str]) -> tuple[list[str], list[str]]:
-    """Whom to ask what to tell of those that may be fit; nothing where there is no more to ask, or nobody to ask."""
-    # A model that never saw the tools will not see them in another run either, nor a text beyond its window.
-    unseen = [one for one in standings if any(need.why.startswith(UNSEEN) for need in one.needs)]
-    open_yet = [one for one in standings if one.fit == "cannot_tell" and one.group.n_ok and one not in unseen]
-    lacking = {need.name for one in open_yet for need in one.needs if need.met == "cannot_tell"}
-    named = [one for name in job.needs for one in (_RECOMMENDED if name == "recommended" else (name,))]
-    shown_by = [(_SUITES_OF[name], name) for name in named if name in _SUITES_OF]
-    shown_by += [(prompts.partition("/")[0], job.called) for prompts in job.prompts]
-    if all(suite in asked_in_full for suite, name in shown_by if name in lacking):
-        return [], []
-    # All that the job needs, not only what is lacking: what several runs show is not added up.
-    return [one.group.target.label for one in open_yet], list(dict.fromkeys(suite for suite, _ in shown_by))
+def _find_reasons(model: JudgedModel) -> tuple[Reason, ...]:
+    """Why a model has its place: all that is weighed of one that is fit; what the first few are
+    that another lacks."""
+    if model.fitness is Fitness.YES:
+        return tuple(weighed.reason for weighed in model.weighed if weighed.reason is not None)
+    reasons: list[Reason] = []
+    unmeasured: list[str] = []
+    for need in model.needs:
+        if need.met is not model.fitness:
+            continue
+        if not need.n and need.reason.code not in NEEDS_NO_ANSWER:
+            unmeasured.append(need.name)
+        elif need.reason not in reasons:
+            reasons.append(need.reason)
+    if unmeasured:
+        reasons.append(Reason(ReasonCode.NEEDS_NOT_MEASURED, figures=tuple(unmeasured)))
+    return tuple(reasons[:_MAX_LACKING])
 
 
-def stand(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Standing:
-    passes = _pool(job, group, settings)
-    needs = [need for name in job.needs for need in _needs(name, job, group, settings)]
-    needs += [passes] if job.prompts else []
-    figures = [_figure(name, passes, group, settings) for name in job.weighs]
-    weighed = [(w / sum(job.weighs.values()), one) for w, one in zip(job.weighs.values(), figures, strict=True)]
-    score, error = sum(w * one.score for w, one in weighed), math.hypot(*(w * one.error for w, one in weighed))
-    return Standing(group, needs, figures, score, error)
+def _plan_next_run(
+    job: Job, models: Sequence[JudgedModel], asked_in_full: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """The targets that may be fit and the suites that would tell; nothing where there is no more to
+    ask, or nobody."""
+    targets: list[str] = []
+    open_needs: set[str] = set()
+    for model in models:
+        if model.fitness is Fitness.CANNOT_TELL and model.group.n_ok and not model.is_never_shown:
+            targets.append(model.group.target.label)
+            open_needs.update(need.name for need in model.needs if need.met is Fitness.CANNOT_TELL)
+    needs_by_suite = _find_suites(job)
+    for suite, needs in needs_by_suite.items():
+        if suite not in asked_in_full and open_needs & needs:
+            # All that the job needs, not only what is lacking: what several runs show is not added
+            # up.
+            return targets, list(needs_by_suite)
+    return [], []
 
 
-def _needs(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> list[Need]:
-    """What a recommendation needs is held to the job's own bound; harm stays harm, and what was not seen unseen."""
-    known = {need.name: need for need in group.tool_use.needs}
+def _find_suites(job: Job) -> dict[str, set[str]]:
+    """The suites that show what a job needs, each with the names of these needs."""
+    needs_by_suite: dict[str, set[str]] = {}
+    for name in job.needs:
+        for need in _SUITE_BY_NEED if name == "recommended" else (name,):
+            if need in _SUITE_BY_NEED:
+                needs_by_suite.setdefault(_SUITE_BY_NEED[need], set()).add(need)
+    for prompts in job.prompts:
+        suite = prompts.partition("/")[0]
+        needs_by_suite.setdefault(suite, set()).add(job.called)
+    return needs_by_suite
+
+
+def judge_model(job: Job, group: GroupSummary, settings: Settings) -> JudgedModel:
+    """One model held against a job."""
+    passes = _assess_passes(job, group, settings)
+    needs: list[Assessment] = []
+    for name in job.needs:
+        needs += _assess_need(name, job, group, settings)
+    if job.prompts:
+        needs.append(passes)
+    weighed = []
+    shares_of_score = []
+    shares_of_error = []
+    total_weight = sum(job.weighs.values())
+    for figure_name, weight in job.weighs.items():
+        figure = _weigh(figure_name, passes, group, settings)
+        weighed.append(figure)
+        shares_of_score.append(weight / total_weight * figure.score.value)
+        shares_of_error.append(weight / total_weight * figure.score.error)
+    score = Score(sum(shares_of_score), math.hypot(*shares_of_error))
+    return JudgedModel(group, needs, weighed, score)
+
+
+def _assess_need(name: str, job: Job, group: GroupSummary, settings: Settings) -> list[Assessment]:
+    """What a recommendation needs is held to the job's own bound; harm stays harm, and what was not
+    seen unseen."""
+    arguments = group.argument_accuracy or RateWithInterval(n=0, k=0)
+    rates: dict[str, Rate] = {
+        "arguments": arguments,
+        "restraint": group.restraint,
+        "tasks": group.tasks,
+    }
+    tool_needs = assess_tool_needs(
+        group.tool_use, arguments, group.restraint, group.tasks, group.tasks.n_harm
+    )
     if name == "recommended":
-        return [*known.values()] or [Need(name=name, met="cannot_tell", n=0, k=0)]
-    if name not in known:
-        return [_own_need(name, job, group, settings)]
-    need, limit = known[name], job.at_least
-    rate = {"arguments": group.argument_accuracy, "restraint": group.restraint, "tasks": group.tasks}.get(name)
-    ci95 = rate.ci95 if rate else None
-    if ci95 is None or need.limit in (None, limit) or need.met == "no" or need.why.startswith(UNSEEN):
-        return [need]
-    return [hold_to(limit, name, _NAMES[name], need.k, need.n, ci95)]
-
-
-def _own_need(name: str, job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
+        return tool_needs
+    for need in tool_needs:
+        if need.name != name:
+            continue
+        rate = rates.get(name)
+        is_settled = need.met is Fitness.NO or need.reason.code in NEVER_SHOWN
+        if rate is None or rate.ci95 is None or is_settled or need.limit == job.at_least:
+            return [need]
+        return [hold_to_limit(name, name, need.k, need.n, rate.ci95, job.at_least)]
     if name == "local":
-        met = "no" if not is_local(settings) else "cannot_tell" if settings.get("api_key_env") else "yes"
-        return Need(name=name, met=met, n=0, k=0, why=_WHERE[met])
+        return [_assess_location(settings)]
     if name == "answers":
-        return _bounded(name, group.n_success, group.attempted, float(group.attempted), job.at_least)
-    if name == "agreement" and (own := group.agreement) is not None:
-        why_unseen = word_unseen(group.tool_use)
-        if group.tool_use.tools_seen is None and any(text.startswith(TOOLS_DROPPED) for text in group.warnings):
-            why_unseen = f"{UNSEEN}the model never saw the tools"  # a summary of an earlier version
-        if why_unseen is not None:
-            return Need(name=name, met="cannot_tell", n=own.n, k=own.k, why=why_unseen)
-        return _bounded(name, own.k, own.n, own.n_eff or own.n, job.at_least)
-    # A summary of an earlier version has no needs.
-    return Need(name=name, met="cannot_tell", n=0, k=0)
+        n = group.attempted
+        return [assess_counts(name, group.n_success, n, float(n), job.at_least)]
+    return [_assess_agreement(name, job, group)]
 
 
-def word_unseen(use: ToolUse) -> str | None:
-    """Why nothing can be told of a model that never saw the tools it was offered; None where it saw them."""
-    seen = use.tools_seen
-    if seen is None or not seen.unseen:
-        return None
-    calls = plural(seen.n_offered, "call")
-    if seen.n_no_template >= seen.n_too_few_tokens:
-        why = f"its chat template has no place for them ({seen.n_no_template} of {calls} with tools)"
-    else:
-        counted = "the server counted too few prompt tokens to have shown them"
-        why = f"in {seen.n_too_few_tokens} of {calls} with tools {counted}"
-    return f"{UNSEEN}the model never saw the tools: {why}"
+def _assess_location(settings: Settings) -> Assessment:
+    if not is_local(settings):
+        return Assessment("local", Fitness.NO, Reason(ReasonCode.RUNS_ELSEWHERE))
+    if settings.get("api_key_env"):
+        return Assessment("local", Fitness.CANNOT_TELL, Reason(ReasonCode.WANTS_KEY))
+    return Assessment("local", Fitness.YES, Reason(ReasonCode.RUNS_HERE))
 
 
-def _pool(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
+def _assess_agreement(name: str, job: Job, group: GroupSummary) -> Assessment:
+    agreement = group.agreement
+    if agreement is None:
+        return cannot_tell(name, Reason(ReasonCode.NOT_MEASURED, name))
+    never_shown = find_never_shown(group.tool_use.tools_seen)
+    if never_shown is not None:
+        return Assessment(name, Fitness.CANNOT_TELL, never_shown, agreement.k, agreement.n)
+    n_effective = agreement.n_eff or agreement.n
+    return assess_counts(name, agreement.k, agreement.n, n_effective, job.at_least)
+
+
+def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessment:
     """The job's own prompts together; of a job without any, all that has a verdict."""
     window = settings.get("context") or find_type(str(settings.get("type"))).default_context
-    lengths = [_LENGTH.search(prompts) for prompts in job.prompts]
-    if isinstance(window, int) and lengths and all(found and window < int(found[1]) * 1000 for found in lengths):
+    if isinstance(window, int) and _is_beyond_window(job, window):
         # They are not asked: no run would tell.
-        why = f"{UNSEEN}its window is {window} tokens here (context in the provider's table)"
-        return Need(name=job.called, met="cannot_tell", n=0, k=0, why=why)
+        reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window),))
+        return cannot_tell(job.called, reason)
     if not job.prompts:
         k, n, _ = rate_answers(group)
-        return _bounded("passes", k, n, float(n), job.at_least)
-    rates = [(s.n_passed, s.n_judged, s.n_eff) for s in group.suites if s.suite in job.prompts]
-    parts = [suite for suite in group.suites if suite.suite not in job.prompts]
-    named = [rate for s in parts for name, rate in s.by_category.items() if f"{s.suite}/{name}" in job.prompts]
-    rates += [(rate.k, rate.n, rate.n_eff) for rate in named]
-    return _bounded(job.called, *_add_up(rates), job.at_least)
+        return assess_counts("passes", k, n, float(n), job.at_least)
+    rates: list[_Counts] = []
+    for suite in group.suites:
+        if suite.suite in job.prompts:
+            rates.append(_Counts(suite.n_passed, suite.n_judged, suite.n_eff))
+            continue
+        for category, rate in suite.by_category.items():
+            if f"{suite.suite}/{category}" in job.prompts:
+                rates.append(_Counts(rate.k, rate.n, rate.n_eff))
+    k, n, n_effective = _add_up(rates)
+    return assess_counts(job.called, k, n, n_effective, job.at_least)
+
+
+def _is_beyond_window(job: Job, window: int) -> bool:
+    """Whether all prompts of a job are longer than a context window, as far as their names tell."""
+    if not job.prompts:
+        return False
+    for prompts in job.prompts:
+        length = _LENGTH.search(prompts)
+        if length is None or window >= int(length[1]) * 1000:
+            return False
+    return True
 
 
 def rate_answers(part: GroupSummary | SuiteBreakdown) -> tuple[int, int, Interval | None]:
-    """What passed of the answers; of the bare prompts alone, where these were asked in a context too."""
-    if isinstance(part, GroupSummary) and not part.bare:
-        return part.n_passed, part.n_judged, part.objective_pass_ci95
-    suites = part.bare if isinstance(part, GroupSummary) else [part]
-    k, n, worth = _add_up([(suite.n_passed, suite.n_judged, suite.n_eff) for suite in suites])
-    return k, n, suites[0].ci95 if len(suites) == 1 else wilson_interval(k / n * worth, worth) if n else None
+    """What passed of the answers; of the bare prompts alone, where these were asked in a context
+    too."""
+    if isinstance(part, GroupSummary):
+        if not part.bare:
+            return part.n_passed, part.n_judged, part.objective_pass_ci95
+        suites = part.bare
+    else:
+        suites = [part]
+    counts = [_Counts(suite.n_passed, suite.n_judged, suite.n_eff) for suite in suites]
+    k, n, n_effective = _add_up(counts)
+    if len(suites) == 1:
+        return k, n, suites[0].ci95
+    return k, n, wilson_interval(k / n * n_effective, n_effective) if n else None
 
 
-def _add_up(rates: Sequence[tuple[int, int, float | None]]) -> tuple[int, int, float]:
-    """Passes, answers, and what these are worth."""
-    k, n = sum(passed for passed, _, _ in rates), sum(judged for _, judged, _ in rates)
-    return k, n, math.fsum(judged if n_eff is None else n_eff for _, judged, n_eff in rates)
+class _Counts(NamedTuple):
+    """Passes, answers, and how many independent answers these are worth; None where that is not
+    known."""
+
+    k: int
+    n: int
+    n_effective: float | None
 
 
-def _bounded(name: str, k: int, n: int, n_eff: float, limit: float) -> Need:
-    interval = wilson_interval(k / n * n_eff, n_eff) if n else None
-    if interval is None:
-        return Need(name=name, met="cannot_tell", n=0, k=0, limit=limit)
-    return hold_to(limit, name, _NAMES.get(name, name), k, n, interval)
+def _add_up(rates: Sequence[_Counts]) -> tuple[int, int, float]:
+    k = sum(rate.k for rate in rates)
+    n = sum(rate.n for rate in rates)
+    worth = [rate.n if rate.n_effective is None else rate.n_effective for rate in rates]
+    return k, n, math.fsum(worth)
 
 
-def hold_to(limit: float, name: str, called: str, k: int, n: int, ci95: tuple[float, float]) -> Need:
-    """A rate held against the limit of a need: met where its interval lies above it, not met where it lies below."""
-    low, high = ci95
-    met = "yes" if low >= limit else "no" if high < limit else "cannot_tell"
-    bound = f"at most {format_short_of(high, limit)}" if met == "no" else f"at least {format_short_of(low, limit)}"
-    words = f"{called} {k} of {n} ({bound}, needs {format_percent(limit)})"
-    return Need(name=name, met=met, n=n, k=k, lower=low, limit=limit, why=words)
+def _weigh(name: str, passes: Assessment, group: GroupSummary, settings: Settings) -> Weighed:
+    """The figure that a job weighs under this name."""
+    match name:
+        case "tasks":
+            return _weigh_rate(name, group.tasks.k, group.tasks.n)
+        case "restraint":
+            return _weigh_rate(name, group.restraint.k, group.restraint.n)
+        case "tools" if group.tool_use.source == "native":
+            return _weigh_rate(name, group.tool_use.k, group.tool_use.n)
+        case "agreement" if group.agreement is not None:
+            return _weigh_rate(name, group.agreement.k, group.agreement.n)
+        case "tools" | "agreement":
+            return _weigh_rate(name, 0, 0)
+        case "answers":
+            return _weigh_rate(name, group.n_success, group.attempted)
+        case "passes":
+            return _weigh_rate(passes.name, passes.k, passes.n)
+        case "first_token":
+            return _weigh_time("first token", group.ttft_ms, "p50", HALF_TTFT_MS)
+        case "latency":
+            return _weigh_time("p95", group.timed_ms, "p95", HALF_P95_MS)
+        case _:
+            usd = call_cost_usd(group, settings)
+            return Weighed(
+                Score(score_falling(usd, HALF_COST_USD), 0.0), explain_cost(group, settings)
+            )
 
 
-_WHERE = {"yes": "runs on your own machines", "no": "not on your own machines"}
-_WHERE |= {"cannot_tell": "it wants a key, so it may pass calls on to another machine"}
-_NAMES = {
-    "calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks",
-    "answers": "answered", "passes": "passed", "agreement": "agrees with the incumbent in",
-}  # fmt: skip
+def call_cost_usd(group: GroupSummary, settings: Settings) -> float | None:
+    if group.cost is not None:
+        return group.cost.per_call_usd
+    return 0.0 if is_free(settings) else None
 
 
-def _figure(name: str, passes: Need, group: GroupSummary, settings: Mapping[str, Any]) -> _Figure:
-    native = group.tool_use if group.tool_use.source == "native" else None
-    rates = {"tasks": group.tasks, "restraint": group.restraint, "tools": native, "agreement": group.agreement}
-    if name in rates:
-        return _rate(_NAMES.get(name, name), one.k, one.n) if (one := rates[name]) else _rate("", 0, 0)
-    if name == "answers":
-        return _rate(_NAMES[name], group.n_success, group.attempted)
-    if name == "passes":
-        return _rate(_NAMES.get(passes.name, passes.name), passes.k, passes.n)
-    if name == "first_token":
-        return _time("first token", group.ttft_ms, "p50", HALF_TTFT_MS)
-    if name == "latency":
-        return _time("p95", group.timed_ms, "p95", HALF_P95_MS)
+def explain_cost(group: GroupSummary, settings: Settings) -> Reason:
+    """What a call costs, or that it is free of charge, or unknown."""
     usd = call_cost_usd(group, settings)
-    return _Figure(0.0 if usd is None else HALF_COST_USD / (HALF_COST_USD + usd), 0.0, word_cost(group, settings))
+    if usd is None:
+        return Reason(ReasonCode.COST_UNKNOWN)
+    if group.cost is None:
+        return Reason(ReasonCode.FREE_OF_CHARGE)
+    return Reason(ReasonCode.COST, figures=(format_money(usd),))
 
 
-def call_cost_usd(group: GroupSummary, settings: Mapping[str, Any]) -> float | None:
-    return group.cost.per_call_usd if group.cost else 0.0 if is_free(settings) else None
-
-
-def word_cost(group: GroupSummary, settings: Mapping[str, Any]) -> str:
-    """`$0.0041 a call`, `free of charge`, `cost unknown`."""
-    usd = call_cost_usd(group, settings)
-    return "cost unknown" if usd is None else f"{format_money(usd)} a call" if group.cost else "free of charge"
-
-
-def _rate(name: str, k: int, n: int) -> _Figure:
+def _weigh_rate(subject: str, k: int, n: int) -> Weighed:
     """Drawn towards one half by two answers: ten of ten says less than a hundred of a hundred."""
     if not n:
-        return _Figure(0.0, 0.5, "")
+        return Weighed(Score(0.0, 0.5), None)
     rate = (k + 1) / (n + 2)
-    return _Figure(rate, math.sqrt(rate * (1 - rate) / (n + 3)), f"{name} {k}/{n}")
+    error = math.sqrt(rate * (1 - rate) / (n + 3))
+    return Weighed(Score(rate, error), Reason(ReasonCode.RATE, subject, k, n))
 
 
-def _time(name: str, times: Percentiles, figure: str, half_ms: float) -> _Figure:
-    value = getattr(times, figure)
+def _weigh_time(subject: str, times: Percentiles, figure: str, half_ms: float) -> Weighed:
+    """A percentile of times by its score, which falls to one half at `half_ms`."""
+    value: float | None = getattr(times, figure)
     if value is None:
-        return _Figure(0.0, 0.5, f"{name} not measured")
-    ends = getattr(times, f"{figure}_ci95")
+        return Weighed(Score(0.0, 0.5), Reason(ReasonCode.NOT_MEASURED, subject))
+    figures = (format_latency(value),)
+    score = score_falling(value, half_ms)
+    if figure in times.beyond:
+        # Among the timeouts: it lies somewhere between nothing and what a time just over the
+        # deadline would get.
+        reason = Reason(ReasonCode.TIME_BEYOND_DEADLINE, subject, figures=figures)
+        return Weighed(Score(0.0, score / 2), reason)
+    ends: Interval | None = getattr(times, f"{figure}_ci95")
     # Of too few calls for an interval, half as much again is nothing unusual.
     error_ms = (ends[1] - ends[0]) / (2 * _Z95) if ends else value / 2
     slope = half_ms / (half_ms + value) ** 2
-    score = half_ms / (half_ms + value)
-    if figure in times.beyond:
-        # Among the timeouts: it lies somewhere between nothing and what a time just over the deadline would get.
-        return _Figure(0.0, score / 2, f"{name} over {format_latency(value)}")
-    return _Figure(score, slope * error_ms, f"{name} {format_latency(value)}")
+    return Weighed(
+        Score(score, slope * error_ms), Reason(ReasonCode.TIME, subject, figures=figures)
+    )

@@ -1,90 +1,55 @@
-"""What a server can carry: in a sentence, as a verdict (how many subagents at once), and beside another time."""
+"""What a server can carry, as a verdict (how many subagents at once), and beside another time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from clawgauge.records import CapacitySummary, Fit, JobVerdict, StepSummary
-from clawgauge.stats.load import keeps_slo
-from clawgauge.words import format_latency, plural, rounded
+from clawgauge.stats.load import carried
+from clawgauge.stats.proportions import Interval
+from clawgauge.verdict.ranking import Fitness
+from clawgauge.verdict.wording import word_capacity, word_tokens
 
-_LIMITS = {
-    "slots": " Limited by its slots: the rest wait in line.", "prefill": " Limited by prefill.",
-    "decode": " Limited by decoding.", "refusals": " More are refused.",
-}  # fmt: skip
-AT_ONCE, A_SECOND = "at once", "a second"
-_WINDOW = "raise its context window (Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx; llama.cpp: -c; embedded: context)"
-
-
-def word_tokens(n: float) -> str:
-    """`16k`, `1.5k`, `300`: k is 1,000."""
-    return f"{n / 1000:g}k" if n >= 1000 else f"{n:g}"
-
-
-def carried(entry: CapacitySummary) -> int | None:
-    """How many clients a target may have at once: as many as keep the SLO, else as many as pay; None if unknown."""
-    if entry.within_slo is not None:
-        return entry.within_slo.concurrency
-    return entry.knee.concurrency if entry.knee else None
-
-
-def word_capacity(entry: CapacitySummary) -> str:
-    """`6 at once at 16k: first token p95 1.70 s, 41 tokens/s each; at 8 it breaks your 2.00 s. Limited by prefill.`"""
-    length, steps, within = word_tokens(entry.context_tokens), entry.steps, entry.within_slo
-    if entry.swap_ms:
-        known = [f"{kind} {format_latency(ms.p50)}" for kind, ms in entry.swap_ms.items() if ms.p50 is not None]
-        return f"first token {', '.join(known)} (change: right after another model)"
-    if entry.truncated:
-        kept = f" to {entry.counted_tokens} tokens" if entry.truncated_by == "count" else ""
-        return f"prompts of {length} tokens are SILENTLY TRUNCATED{kept} by the server: {_WINDOW}"
-    if entry.refused or not steps:
-        return f"prompts of {length} tokens are refused: {entry.refused}" if entry.refused else "nothing was measured"
-    because = _LIMITS.get(entry.knee.limited_by, "") if entry.knee else ""
-    closed, n_late = entry.mode == "closed", sum(not step.trusted for step in steps)
-    at, unit = (carried(entry), "at once") if closed else (within and within.rate, "requests a second")
-    if at == 0:
-        return f"not even {steps[0].level:g} {unit} at {length} keeps your limits: {_word_step(steps[0])}.{because}"
-    step = next((one for one in steps if one.level == at), steps[-1])
-    load, told = f"{step.level:g} {unit} at {length}", _word_step(step)
-    if within is None or at is None:
-        late = "no limit seen: " if keeps_slo(step) else "cannot tell, too many calls failed: "
-        if n_late:
-            late = f"cannot tell, this program was late in {n_late} of {plural(len(steps), 'step')}: "
-        queue = "; the queue grew all the time" if step.growing else ""
-        if closed:
-            load = f"{late}{load}" if at is None else f"up to {load} before it slows down"
-        return f"{load}: {step.requests_per_s:.3g} requests/s, {told}{queue}.{because}"
-    if within.broken_at is None:
-        return f"{step.level:g} {unit} or more at {length}: {told}.{because}"
-    broken = next(one for one in steps if one.level == within.broken_at)
-    # The limit that is broken first.
-    limits = [f"{format_latency(most)}{' a token' * (name == 'tpot_ms')}" for name, most in entry.slo.limits.items()
-              if (seen := getattr(broken, name)).beyond or (seen.p95 or 0.0) > most]  # fmt: skip
-    return f"{load}: {told}; at {within.broken_at:.3g} it breaks your {[*limits, 'limits'][0]}.{because}"
-
-
-def _word_step(step: StepSummary) -> str:
-    each = "" if step.tokens_per_s_user is None else f", {rounded(step.tokens_per_s_user)} tokens/s each"
-    failed = f", {step.n_failed} of {step.n + step.n_dropped} failed" if step.n_failed else ""
-    first, beyond = step.ttft_ms.p95, "over " if "p95" in step.ttft_ms.beyond else ""
-    return f"{'no first token' if first is None else f'first token p95 {beyond}{format_latency(first)}'}{each}{failed}"
+AT_ONCE = "at once"
+A_SECOND = "a second"
 
 
 def judge_load(capacity: Sequence[CapacitySummary]) -> list[JobVerdict]:
     """How many subagents each target may have at once, for every length of prompt."""
-    found: dict[str, list[Fit]] = {}
-    for entry in [entry for entry in capacity if entry.mode == "closed"]:
-        n, n_calls = carried(entry), sum(step.n for step in entry.steps)
-        fit = "no" if entry.truncated or entry.refused or n == 0 else "cannot_tell" if n is None else "yes"
-        fits = found.setdefault(word_tokens(entry.context_tokens), [])
-        fits.append(Fit(target=entry.target, fit=fit, why=word_capacity(entry), n=n_calls))
-        fits.sort(key=lambda one: one.fit != "yes")
-    return [JobVerdict(job=f"subagents at once, {at}", column=at, ranking=fits) for at, fits in found.items()]
+    fits_by_length: dict[str, list[Fit]] = {}
+    for entry in capacity:
+        if entry.mode == "closed":
+            fits_by_length.setdefault(word_tokens(entry.context_tokens), []).append(_judge(entry))
+    verdicts = []
+    for length, fits in fits_by_length.items():
+        # Those that are fit first, else in the order in which they were loaded.
+        fits.sort(key=lambda fit: fit.fit != Fitness.YES)
+        ranking = []
+        for place, fit in enumerate(fits, start=1):
+            ranking.append(msgspec.structs.replace(fit, place=place))
+        job = f"subagents at once, {length}"
+        verdicts.append(JobVerdict(job=job, column=length, ranking=ranking))
+    return verdicts
+
+
+def _judge(entry: CapacitySummary) -> Fit:
+    n_clients = carried(entry)
+    if entry.truncated or entry.refused or n_clients == 0:
+        fitness = Fitness.NO
+    elif n_clients is None:
+        fitness = Fitness.CANNOT_TELL
+    else:
+        fitness = Fitness.YES
+    n_calls = sum(step.n for step in entry.steps)
+    return Fit(target=entry.target, fit=fitness.value, why=word_capacity(entry), n=n_calls)
 
 
 class LoadChange(NamedTuple):
-    """One figure of both. `verdict` is `changed` where the 95% intervals are apart, or tells who may carry more."""
+    """One figure of both. `verdict` is `changed` where the 95% intervals are apart, or tells who
+    may carry more."""
 
     target: str
     load: str
@@ -94,36 +59,70 @@ class LoadChange(NamedTuple):
     verdict: str = ""
 
 
-def compare_capacity(a: Sequence[CapacitySummary], b: Sequence[CapacitySummary]) -> Iterator[LoadChange]:
-    """Every figure that both have, of the same targets with prompts of the same length under the same load."""
-    others = {(one.target, one.mode, one.context_tokens): one for one in b}
-    for one in a:
-        if (other := others.get((one.target, one.mode, one.context_tokens))) is None:
+def compare_capacity(
+    a: Sequence[CapacitySummary], b: Sequence[CapacitySummary]
+) -> Iterator[LoadChange]:
+    """Every figure that both have, of the same targets with prompts of the same length under the
+    same load."""
+    others = {(entry.target, entry.mode, entry.context_tokens): entry for entry in b}
+    for entry in a:
+        other = others.get((entry.target, entry.mode, entry.context_tokens))
+        if other is None:
             continue
-        length, loads = word_tokens(one.context_tokens), {step.level: step for step in other.steps if step.trusted}
-        for kind in [kind for kind in one.swap_ms if kind in other.swap_ms]:
-            cold, again = one.swap_ms[kind], other.swap_ms[kind]
-            verdict = _apart(cold.p50_ci95, again.p50_ci95)
-            yield LoadChange(one.target, kind, "ttft p50 ms", cold.p50, again.p50, verdict)
-        unseen = [name for name, x in (("A", one.within_slo), ("B", other.within_slo)) if x and x.broken_at is None]
-        verdict = f"or more in {' and '.join(unseen)}" if unseen else ""
-        rules = {entry.tps_rule for entry in (one, other) if entry.tps_rule is not None}
-        if one.slo.tpot_ms is not None and len(rules) > 1:
-            verdict = "cannot tell: times per token go by another rule"
-        if one.mode == "closed":
-            yield LoadChange(one.target, length, AT_ONCE, carried(one), carried(other), verdict)
-        elif one.within_slo and other.within_slo:
-            yield LoadChange(one.target, length, A_SECOND, one.within_slo.rate, other.within_slo.rate, verdict)
-        for x, y in [(step, loads[step.level]) for step in one.steps if step.trusted and step.level in loads]:
-            for figure, was, now, before, after in (
-                ("requests/s", x.requests_per_s, y.requests_per_s, x.requests_per_s_ci95, y.requests_per_s_ci95),
-                ("ttft p50 ms", x.ttft_ms.p50, y.ttft_ms.p50, x.ttft_ms.p50_ci95, y.ttft_ms.p50_ci95),
-            ):
-                yield LoadChange(one.target, f"{length}, {x.level:g}", figure, was, now, _apart(before, after))
+        yield from _compare_swaps(entry, other)
+        yield from _compare_limits(entry, other)
+        yield from _compare_steps(entry, other)
 
 
-def _apart(before: tuple[float, float] | None, after: tuple[float, float] | None) -> str:
+def _compare_swaps(a: CapacitySummary, b: CapacitySummary) -> Iterator[LoadChange]:
+    for kind, times_a in a.swap_ms.items():
+        times_b = b.swap_ms.get(kind)
+        if times_b is None:
+            continue
+        verdict = _tell_apart(times_a.p50_ci95, times_b.p50_ci95)
+        yield LoadChange(a.target, kind, "ttft p50 ms", times_a.p50, times_b.p50, verdict)
+
+
+def _compare_limits(a: CapacitySummary, b: CapacitySummary) -> Iterator[LoadChange]:
+    """How much both carry; the verdict says what keeps the two figures from being compared as they
+    are."""
+    unbroken = []
+    for name, within in (("A", a.within_slo), ("B", b.within_slo)):
+        if within is not None and within.broken_at is None:
+            unbroken.append(name)
+    verdict = f"or more in {' and '.join(unbroken)}" if unbroken else ""
+    rules = {entry.tps_rule for entry in (a, b) if entry.tps_rule is not None}
+    if a.slo.tpot_ms is not None and len(rules) > 1:
+        verdict = "cannot tell: times per token go by another rule"
+    length = word_tokens(a.context_tokens)
+    if a.mode == "closed":
+        yield LoadChange(a.target, length, AT_ONCE, carried(a), carried(b), verdict)
+    elif a.within_slo is not None and b.within_slo is not None:
+        rates = (a.within_slo.rate, b.within_slo.rate)
+        yield LoadChange(a.target, length, A_SECOND, *rates, verdict)
+
+
+def _compare_steps(a: CapacitySummary, b: CapacitySummary) -> Iterator[LoadChange]:
+    """Throughput and first token at every level of load that both have a trusted step of."""
+    steps_b = {step.level: step for step in b.steps if step.trusted}
+    for step_a in a.steps:
+        step_b = steps_b.get(step_a.level)
+        if step_a.trusted and step_b is not None:
+            load = f"{word_tokens(a.context_tokens)}, {step_a.level:g}"
+            yield from _compare_step(a.target, load, step_a, step_b)
+
+
+def _compare_step(target: str, load: str, a: StepSummary, b: StepSummary) -> Iterator[LoadChange]:
+    verdict = _tell_apart(a.requests_per_s_ci95, b.requests_per_s_ci95)
+    yield LoadChange(target, load, "requests/s", a.requests_per_s, b.requests_per_s, verdict)
+    verdict = _tell_apart(a.ttft_ms.p50_ci95, b.ttft_ms.p50_ci95)
+    yield LoadChange(target, load, "ttft p50 ms", a.ttft_ms.p50, b.ttft_ms.p50, verdict)
+
+
+def _tell_apart(before: Interval | None, after: Interval | None) -> str:
+    """Whether two intervals are apart, in words; empty where one of them is not known."""
     if not before or not after:
         return ""
     # Even two quiet runs of one server may be a hundredth apart.
-    return "changed" if 1.01 * before[1] < after[0] or 1.01 * after[1] < before[0] else "no change seen"
+    is_apart = 1.01 * before[1] < after[0] or 1.01 * after[1] < before[0]
+    return "changed" if is_apart else "no change seen"

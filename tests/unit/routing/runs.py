@@ -6,8 +6,9 @@ from pathlib import Path
 
 from clawgauge.prices import load_prices
 from clawgauge.records import ModelInfo, Target
-from clawgauge.routing.decision import Decision, Policy, decide
+from clawgauge.routing.decision import Decision, decide
 from clawgauge.routing.evidence import gather_evidence
+from clawgauge.routing.policy import Policy
 from support.measured_models import CLAUDE, EMBEDDED, OLLAMA, OPENAI, Measured, MeasuredRun
 
 LLAMA = Measured(

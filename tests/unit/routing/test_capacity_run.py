@@ -54,9 +54,9 @@ def test_a_capacity_run_sets_how_many_subagents_and_is_read_once(tmp_path: Path)
     assert told["configuration"]["agents"]["defaults"]["subagents"]["maxConcurrent"] == 2
     [why] = [one for one in told["reasons"] if "maxConcurrent" in str(one)]
     assert "2 at once at 16k: first token p95 1.50 s" in str(why) and "at 4 it breaks your 2.00 s" in str(why)
-    batches = Run.batches
+    feed = Run.feed
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "batches", lambda run, *words: loads.append(run.path) or batches(run, *words))
+        patch.setattr(Run, "feed", lambda run, *collectors: loads.append(run.path) or feed(run, *collectors))
         summary = summarize_folder(tmp_path / "runs" / "load")
     assert len(loads) == 1 and [step.n for step in summary.capacity[0].steps] == [60, 60, 60]
 

@@ -10,8 +10,9 @@ import pytest
 from clawgauge.errors import RequestError
 from clawgauge.prices import load_prices
 from clawgauge.routing.chains import best_chain, forecast, parse_chain
-from clawgauge.routing.decision import Limits, Policy, Weights, decide
+from clawgauge.routing.decision import decide
 from clawgauge.routing.evidence import gather_evidence
+from clawgauge.routing.policy import Limits, Policy, Weights
 from support.measured_models import MeasuredRun
 from support.written_runs import config, prompt, record, write_run
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of

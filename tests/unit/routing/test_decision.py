@@ -16,8 +16,10 @@ from clawgauge.records import Target
 from clawgauge.reports.route import describe_decision, describe_forecast
 from clawgauge.reports.terminal import as_text
 from clawgauge.routing.chains import best_chain, forecast, parse_chain
-from clawgauge.routing.decision import Limits, Policy, Weights, cite, decide, read_policy, word_places
+from clawgauge.routing.decision import decide
 from clawgauge.routing.evidence import gather_evidence
+from clawgauge.routing.policy import LimitCode, Limits, Policy, Weights, read_policy
+from clawgauge.routing.wording import cite, word_places, word_removed_by, word_tie
 from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
 from support.written_runs import LABEL, PROVIDER, config, prompt, record, unanswered, write_run
@@ -30,7 +32,7 @@ def _labels(decision: object) -> list[str]:
 
 def _removed(decision: object) -> dict[str, str]:
     standings = decision.standings  # type: ignore[attr-defined]
-    return {one.evidence.label: "; ".join(one.removed_by) for one in standings if not one.kept}
+    return {one.evidence.label: "; ".join(word_removed_by(one)) for one in standings if not one.kept}
 
 
 def test_the_order_is_the_same_every_time(tmp_path: Path) -> None:
@@ -173,9 +175,10 @@ def test_a_tie_is_called_one_and_what_is_in_use_stays(tmp_path: Path) -> None:
     evidence, _ = gather_evidence([path], load_prices())
     alone, used = decide(evidence, Policy()), decide(evidence, Policy(), ["ollama_openai:good"])
     assert alone.tied == ("ollama_openai:better", "ollama_openai:good") and "has the higher score, no more" in (
-        alone.tie or ""
+        word_tie(alone) or ""
     )
-    assert _labels(used)[0] == "ollama_openai:good" and "ollama_openai:good stays: it is in use" in (used.tie or "")
+    assert _labels(used)[0] == "ollama_openai:good"
+    assert "ollama_openai:good stays: it is in use" in (word_tie(used) or "")
     bad = replace(TINY, target=Target("ollama_openai", "bad"), **same)
     free = Policy(limits=Limits(min_pass_rate=None))
     sure = decide(
@@ -183,7 +186,7 @@ def test_a_tie_is_called_one_and_what_is_in_use_stays(tmp_path: Path) -> None:
         free,
         ["ollama_openai:bad"],
     )
-    assert (sure.tie, sure.standings[0].best_share, _labels(sure)[0]) == (None, 1.0, "ollama_openai:better")
+    assert (word_tie(sure), sure.standings[0].best_share, _labels(sure)[0]) == (None, 1.0, "ollama_openai:better")
 
 
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
@@ -371,12 +374,15 @@ def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:
     """A model that never answered has no times and no tier, and its place says so."""
     limits = Limits(min_pass_rate=0, max_p95_ms=100, max_ttft_p95_ms=100, max_tier=3)
     (standing,) = decision_of(tmp_path, replace(QWEN, failed_calls=30), policy=Policy(limits=limits)).standings
-    assert standing.removed_by == (
+    assert word_removed_by(standing) == [
         "answered 0% of 30, wanted at least 80%",
         "p95 not measured, wanted at most 100 ms",
         "first token p95 not measured, wanted at most 100 ms",
         "no tool prompts answered, wanted Tier 3 or better",
-    )
+    ]
+    codes = [broken.code for broken in standing.removed_by]
+    assert codes == [LimitCode.ANSWERED_RATE, LimitCode.P95, LimitCode.FIRST_TOKEN_P95, LimitCode.TIER]
+    assert [broken.measured for broken in standing.removed_by] == [0.0, None, None, None]
     assert standing.scores == {"pass_rate": 0.0, "tool_use": 0.0, "latency": 0.0, "ttft": 0.0, "cost": 1.0}
 
 
@@ -401,6 +407,18 @@ def test_a_removed_model_stands_behind_every_kept_one(tmp_path: Path) -> None:
     ]
     cheap = Policy(limits=Limits(max_tier=1), weights=Weights(pass_rate=0, tool_use=0, ttft=0, cost=0))
     assert [one.kept for one in decision_of(tmp_path / "quick", LLAMA, OPUS, policy=cheap).standings] == [True, False]
+
+
+def test_a_model_that_answered_nothing_is_not_placed_before_one_that_did(tmp_path: Path) -> None:
+    """It is free of charge, which is all that its score is made of; `show` lists it last as well."""
+    dead = replace(QWEN, failed_calls=30)
+    slow = replace(OPUS, text_passes=0, tool_passes=0, e2e_ms=60_000, cost_usd=1.0)
+    for limits in (Limits(), Limits(min_pass_rate=None, min_answered_rate=None)):
+        folder = tmp_path / str(limits.min_pass_rate)
+        standings = decision_of(folder, dead, slow, policy=Policy(limits=limits)).standings
+        labels = [one.evidence.label for one in standings]
+        assert labels == [slow.target.label, dead.target.label]
+        assert standings[0].score < standings[1].score
 
 
 def test_a_failed_call_passed_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawgauge.errors import ConfigError
-from clawgauge.routing.openclaw import MAX_LEVELS, read_openclaw
+from clawgauge.routing.openclaw_file import MAX_LEVELS, read_openclaw
 from support.rows import every_row
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clawgauge.records import Target
-from clawgauge.routing.decision import Limits, Policy
 from clawgauge.routing.litellm import litellm_config
+from clawgauge.routing.policy import Limits, Policy
 from support.measured_models import Measured
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, decision_of
 

@@ -12,17 +12,12 @@ import pytest
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.prices import load_prices
 from clawgauge.records import CapacitySummary, Job, Target, WithinSlo
-from clawgauge.routing.decision import Decision, Limits, Policy, Weights, decide
+from clawgauge.routing.decision import Decision, decide
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.routing.litellm import litellm_config
-from clawgauge.routing.openclaw import (
-    find_conflicts,
-    merge_patch,
-    models_in_use,
-    openclaw_routing,
-    read_openclaw,
-    write_openclaw,
-)
+from clawgauge.routing.openclaw import models_in_use, openclaw_routing
+from clawgauge.routing.openclaw_file import find_conflicts, merge_patch, read_openclaw, write_openclaw
+from clawgauge.routing.policy import Limits, Policy, Weights
 from support.measured_models import Measured, MeasuredRun
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
 

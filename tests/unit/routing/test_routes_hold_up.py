@@ -11,9 +11,10 @@ import pytest
 
 from clawgauge.prices import load_prices
 from clawgauge.routing.chains import best_chain, forecast
-from clawgauge.routing.decision import Decision, Limits, Policy, decide
+from clawgauge.routing.decision import Decision, decide
 from clawgauge.routing.evidence import Evidence, gather_evidence
 from clawgauge.routing.openclaw import openclaw_routing
+from clawgauge.routing.policy import Limits, Policy
 from support.written_runs import PROVIDER, config, prompt, record, unanswered, write_run
 
 pytestmark = pytest.mark.slow

@@ -108,3 +108,17 @@ def test_an_old_folder_is_read_once_too(tmp_path: Path) -> None:
 def test_a_row_names_its_fields_in_the_order_they_have_on_disk() -> None:
     """Where the decoder expects a key it finds it at once: a million records are read a tenth faster."""
     assert [name for name in Result.__struct_fields__ if name in Row.__struct_fields__] == [*Row.__struct_fields__]
+
+
+def test_each_pass_tells_what_it_read_itself(tmp_path: Path) -> None:
+    """A second pass over a file that has grown is another count; the first one keeps its own."""
+    path = write_sample_run(tmp_path / "run", run_id="run")
+    results = path / "results.jsonl"
+    n_lines = len(results.read_text().splitlines())
+    run = Run.open(path)
+    first = run.feed()
+    with results.open("a") as file:
+        file.write("no record\n")
+    second = run.feed()
+    assert (first.n_rows, first.n_unreadable_lines) == (n_lines, 0)
+    assert (second.n_rows, second.n_unreadable_lines) == (n_lines, 1)

@@ -21,7 +21,8 @@ from clawgauge.stats.load import (
     measure_step,
     sample_of,
 )
-from clawgauge.verdict.load import judge_load, word_capacity
+from clawgauge.verdict.load import judge_load
+from clawgauge.verdict.wording import word_capacity
 from support.rows import every_row
 
 R1, R2 = "slots", "prefill"

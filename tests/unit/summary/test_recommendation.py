@@ -7,7 +7,7 @@ import json
 import pytest
 
 from clawgauge.summary import summarize_folder
-from clawgauge.summary.tool_use import word_lacking
+from clawgauge.verdict.wording import word_lacking
 from support.rows import every_row
 
 from .run_folders import failed, record, tool_record, write_run, write_subagent_run

@@ -9,7 +9,7 @@ from clawgauge.reports.answer import choose, describe_jobs, describe_models, des
 from clawgauge.reports.document import Commands
 from clawgauge.reports.terminal import as_text
 from clawgauge.summary import summarize_folder
-from clawgauge.verdict.jobs import hold_to
+from clawgauge.verdict.needs import hold_to_limit
 from support.rows import every_row
 from support.written_runs import MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 from unit.summary.run_folders import write_subagent_run
@@ -180,7 +180,7 @@ def test_what_a_job_lacks_is_asked_together_with_all_it_needs(tmp_path):
 
 
 def test_what_falls_just_short_does_not_read_as_enough():
-    need = hold_to(0.7, "restraint", "restraint", 18, 20, (0.6990, 0.97))
+    need = hold_to_limit("restraint", "restraint", 18, 20, (0.6990, 0.97), limit=0.7).to_need()
     assert need.met == "cannot_tell" and need.why == "restraint 18 of 20 (at least 69.9%, needs 70%)"
 
 

@@ -38,7 +38,8 @@ from clawgauge.stats.proportions import Interval
 from clawgauge.stats.quantiles import mark_few
 from clawgauge.summary import Strata, summarize
 from clawgauge.verdict import best_first
-from clawgauge.verdict.jobs import call_cost_usd, rate_answers, word_cost
+from clawgauge.verdict.jobs import call_cost_usd, explain_cost, rate_answers
+from clawgauge.verdict.wording import word_reason
 from clawgauge.words import format_bytes, format_duration, plural
 
 _STATIC = files("clawgauge.reports.html") / "static"
@@ -94,7 +95,8 @@ def read_runs(paths: Sequence[Path], survey: Survey) -> list[RunSurvey]:
         for target in run.config.targets if run.config else ():
             survey.target_number(number, target)
         strata, calls = Strata(), RunSurvey(survey, number, run)
-        calls.summary = summarize(run.feed(strata, calls), strata)
+        rows_read = run.feed(strata, calls)
+        calls.summary = summarize(run, strata, rows_read)
         found.append(calls)
     return found
 
@@ -162,7 +164,7 @@ def _run_entry(run: RunSurvey) -> dict[str, Any]:
         "jobs": [{**choice._asdict(), "fits": fits[choice.job]} for choice in choose(summary.jobs)],
         "capacity": msgspec.to_builtins(summary.capacity),
         "models": [
-            [label, names[label], call_cost_usd(group, settings), word_cost(group, settings)]
+            [label, names[label], call_cost_usd(group, settings), word_reason(explain_cost(group, settings))]
             for group in groups
             for label, settings in [(group.target.label, settings_of(config, group.target))]
         ],
