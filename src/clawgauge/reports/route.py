@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.figures import INDICATIVE, passed_of_asked, timed
 from clawgauge.reports.answer import describe_jobs
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
+from clawgauge.reports.words import LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
 from clawgauge.routing.decision import SURE_SHARE, Decision, Routing, Standing
 from clawgauge.secrets import mask_shapes
@@ -45,19 +46,20 @@ def describe_decision(decision: Decision) -> list[Section]:
 
 def _row(place: int, standing: Standing) -> list[str]:
     evidence, group, use = standing.evidence, standing.evidence.group, standing.evidence.group.tool_use
-    tier, timed = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}", group.timed_ms
+    tier, times = f"Tier {use.tier} {'decided' if use.decided else 'provisional'} {use.k}/{use.n}", timed(group)
     cost = "local" if evidence.free_of_charge else "unknown"
     if evidence.cost_per_call_usd is not None:
         cost = format_money(evidence.cost_per_call_usd)
-    p95 = format_number(timed.p95)
-    if timed.p95 is not None and "p95" in timed.beyond:
-        p95 = format_beyond(timed.p95)
+    p95 = format_number(times.p95)
+    if times.p95 is not None and "p95" in times.beyond:
+        p95 = format_beyond(times.p95)
+    of_asked = passed_of_asked(group)
     ranked = [str(place), evidence.label, rounded(standing.score, 3), format_short_of(standing.best_share, SURE_SHARE)]
     return [
         *(ranked if standing.kept else [ABSENT, evidence.label, ABSENT, ABSENT]),
-        "{}/{}".format(*group.passes),
+        f"{of_asked.k}/{of_asked.n}",
         ABSENT if use.tier is None else tier,
-        f"{p95} (n={timed.n})",
+        f"{p95} (n={times.n})",
         format_number(group.ttft_ms.p50),
         cost,
         "; ".join(standing.removed_by) or ABSENT,

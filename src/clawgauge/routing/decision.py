@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.figures import passed_of_asked, timed
 from clawgauge.records import Fit, JobVerdict, Percentiles, PromptKey
 from clawgauge.routing.evidence import Cell, Evidence
 from clawgauge.secrets import MASK
@@ -115,10 +116,11 @@ def cite(evidence: Evidence) -> str:
         sure = f", P(tier)={tool_use.p_tier[tool_use.tier - 1]:.2f}" if tool_use.p_tier else ""
         tier += f", tools {tool_use.k}/{tool_use.n} ({tool_use.source}){sure}"
     tier += f" (caution: {tool_use.caution})" if tool_use.caution else ""
-    passed, timed = "passed {}/{}".format(*group.passes), group.timed_ms
+    of_asked, times = passed_of_asked(group), timed(group)
+    passed = f"passed {of_asked.k}/{of_asked.n}"
     passed += f"; {words}" if (words := word_agreement(evidence)) else ""
-    p95 = "p95 not measured" if timed.p95 is None else f"p95 {_word_p95(timed)}"
-    return f"{evidence.label}: {tier}; {passed}; {p95} (n={timed.n}); run {evidence.run_id}"
+    p95 = "p95 not measured" if times.p95 is None else f"p95 {_word_p95(times)}"
+    return f"{evidence.label}: {tier}; {passed}; {p95} (n={times.n}); run {evidence.run_id}"
 
 
 def _word_p95(times: Percentiles) -> str:
@@ -233,17 +235,18 @@ def _place(standing: Standing) -> tuple[bool, int, float, str]:
 
 def _broken(evidence: Evidence, policy: Policy) -> Iterable[str]:
     """Every limit the model does not keep, each as a sentence with its figure and its n."""
-    limits, group, timed = policy.limits, evidence.group, evidence.group.timed_ms
+    limits, group = policy.limits, evidence.group
+    of_asked = passed_of_asked(group)
     tool_use, cost = group.tool_use, evidence.cost_per_call_usd
     for name, (k, n), least in (
-        ("pass rate", group.passes, limits.min_pass_rate),
+        ("pass rate", (of_asked.k, of_asked.n), limits.min_pass_rate),
         ("answered", (group.n_success, group.attempted), limits.min_answered_rate),
     ):
         if least is not None and (not n or k / n < least):
             measured = f"{format_percent(k / n)} of {n}" if n else "not measured"
             yield f"{name} {measured}, wanted at least {format_percent(least)}"
     first = ("first token p95", group.ttft_ms, limits.max_ttft_p95_ms)
-    for name, figures, most in (("p95", timed, limits.max_p95_ms), first):
+    for name, figures, most in (("p95", timed(group), limits.max_p95_ms), first):
         if most is None:
             continue
         # A figure that lies among the timeouts is more than it says, and how much more nobody knows.
@@ -274,8 +277,8 @@ class Scores:
         self._ttfts_ms = _descending((cell.ttft_ms, cell.family) for cell in cells if cell.ttft_ms is not None)
         self._cost = 1.0 if evidence.free_of_charge else _falling(evidence.cost_per_call_usd, HALF_COST_USD)
         passed = effective.passes / effective.trials if effective else None
-        timed = group.timed_ms
-        p95_ms = None if "p95" in timed.beyond else timed.p95
+        times = timed(group)
+        p95_ms = None if "p95" in times.beyond else times.p95
         self.measured = self._score(passed, tool_use.rate, p95_ms, group.ttft_ms.p50)
         self.families = {*evidence.verdicts, *(cell.family for cell in cells)}
         self.n_steps = 1 + len(self._verdicts) + len(self._tools) + len(self._times_ms) + len(self._ttfts_ms)

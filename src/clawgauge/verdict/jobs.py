@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from clawgauge.figures import passed, timed
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import TOOLS_DROPPED, Fit, GroupSummary, Job, JobVerdict, Need, Percentiles, Target, ToolUse
-from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.registry import find_type
-from clawgauge.stats.proportions import Interval, wilson_interval
+from clawgauge.stats.proportions import wilson_interval
 from clawgauge.words import format_latency, format_money, format_percent, format_short_of, list_names, plural
 
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a call.
@@ -212,22 +212,13 @@ def _pool(job: Job, group: GroupSummary, settings: Mapping[str, Any]) -> Need:
         why = f"{UNSEEN}its window is {window} tokens here (context in the provider's table)"
         return Need(name=job.called, met="cannot_tell", n=0, k=0, why=why)
     if not job.prompts:
-        k, n, _ = rate_answers(group)
-        return _bounded("passes", k, n, float(n), job.at_least)
+        rate = passed(group)
+        return _bounded("passes", rate.k, rate.n, float(rate.n), job.at_least)
     rates = [(s.n_passed, s.n_judged, s.n_eff) for s in group.suites if s.suite in job.prompts]
     parts = [suite for suite in group.suites if suite.suite not in job.prompts]
     named = [rate for s in parts for name, rate in s.by_category.items() if f"{s.suite}/{name}" in job.prompts]
     rates += [(rate.k, rate.n, rate.n_eff) for rate in named]
     return _bounded(job.called, *_add_up(rates), job.at_least)
-
-
-def rate_answers(part: GroupSummary | SuiteBreakdown) -> tuple[int, int, Interval | None]:
-    """What passed of the answers; of the bare prompts alone, where these were asked in a context too."""
-    if isinstance(part, GroupSummary) and not part.bare:
-        return part.n_passed, part.n_judged, part.objective_pass_ci95
-    suites = part.bare if isinstance(part, GroupSummary) else [part]
-    k, n, worth = _add_up([(suite.n_passed, suite.n_judged, suite.n_eff) for suite in suites])
-    return k, n, suites[0].ci95 if len(suites) == 1 else wilson_interval(k / n * worth, worth) if n else None
 
 
 def _add_up(rates: Sequence[tuple[int, int, float | None]]) -> tuple[int, int, float]:
@@ -272,7 +263,7 @@ def _figure(name: str, passes: Need, group: GroupSummary, settings: Mapping[str,
     if name == "first_token":
         return _time("first token", group.ttft_ms, "p50", HALF_TTFT_MS)
     if name == "latency":
-        return _time("p95", group.timed_ms, "p95", HALF_P95_MS)
+        return _time("p95", timed(group), "p95", HALF_P95_MS)
     usd = call_cost_usd(group, settings)
     return _Figure(0.0 if usd is None else HALF_COST_USD / (HALF_COST_USD + usd), 0.0, word_cost(group, settings))
 

@@ -17,6 +17,7 @@ import msgspec
 
 from clawgauge import __version__
 from clawgauge.errors import RunFolderError
+from clawgauge.figures import passed, passed_of_asked, timed
 from clawgauge.prices import settings_of
 from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary, SuiteBreakdown
 from clawgauge.reports.answer import choose, describe_jobs, describe_models
@@ -35,10 +36,9 @@ from clawgauge.reports.words import (
 )
 from clawgauge.run_data import Run
 from clawgauge.stats.proportions import Interval
-from clawgauge.stats.quantiles import mark_few
 from clawgauge.summary import Strata, summarize
 from clawgauge.verdict import best_first
-from clawgauge.verdict.jobs import call_cost_usd, rate_answers, word_cost
+from clawgauge.verdict.jobs import call_cost_usd, word_cost
 from clawgauge.words import format_bytes, format_duration, plural
 
 _STATIC = files("clawgauge.reports.html") / "static"
@@ -209,10 +209,12 @@ def _rates_and_times(part: GroupSummary | SuiteBreakdown) -> dict[str, Any]:
     figures: dict[str, Any] = msgspec.to_builtins(part)
     for name in _NOT_FOR_THE_PAGE:
         figures.pop(name, None)
-    figures["passed"] = _rate(*rate_answers(part))
-    figures["passed_of_asked"] = _rate(*part.passes)
+    of_answers = passed(part)
+    of_asked = passed_of_asked(part)
+    figures["passed"] = _rate(of_answers.k, of_answers.n, of_answers.ci95)
+    figures["passed_of_asked"] = _rate(of_asked.k, of_asked.n)
     figures["answered"] = _rate(part.n_ok, part.attempted)
-    figures["timed_ms"] = msgspec.to_builtins(mark_few(part.timed_ms))
+    figures["timed_ms"] = msgspec.to_builtins(timed(part))
     return figures
 
 
