@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -28,7 +28,8 @@ NOTHING_SENT = frozenset(
         "runtime_missing",
     }
 )
-TOO_FEW_TOKENS, NO_TEMPLATE = "too_few_tokens", "no_template"
+TOO_FEW_TOKENS: Final = "too_few_tokens"
+NO_TEMPLATE: Final = "no_template"
 """Why a model has not seen the tools that it was offered, as `Result.tools_unseen` says it."""
 CHECK_FAILED = "check_failed"
 """Why an answer has no verdict, as `Result.not_judged` says it: the check itself broke."""
@@ -37,7 +38,7 @@ TPS_RULE = 2
 not their time. Rates of two rules are never set side by side."""
 LEAST_LATER_TOKENS = 1 - 1e-6
 """With less than one token after the first piece there is no rate: dividing by next to nothing tells nothing."""
-SERVER_PARTS = ("load", "queue", "prefill", "decode", "wire")
+SERVER_PARTS: Final = ("load", "queue", "prefill", "decode", "wire")
 
 
 def as_count(value: Any, below: int = 2**53) -> int | None:

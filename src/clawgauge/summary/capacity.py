@@ -10,7 +10,15 @@ import msgspec
 from clawgauge.records import CAPACITY, CapacityOptions, CapacitySummary, Event
 from clawgauge.run_data import Row, Run
 from clawgauge.run_data.schedule import convert_detail
-from clawgauge.stats.load import Sample, Window, find_knee, find_within_slo, fit_ttft, measure_step, sample_of
+from clawgauge.stats.load import (
+    Sample,
+    Window,
+    find_knee,
+    find_within_slo,
+    fit_ttft,
+    measure_step,
+    sample_of,
+)
 from clawgauge.stats.quantiles import describe
 
 T = TypeVar("T")
@@ -41,23 +49,51 @@ def read_capacity(run: Run, options: CapacityOptions, calls: LoadCalls) -> list[
     for label in [target.label for target in run.config.targets] if run.config else ():
         own = [event for event in run.events if event.target == label]
         if swaps := {kind: describe(firsts) for kind, firsts in calls.swaps.get(label, {}).items()}:
-            found.append(CapacitySummary(target=label, mode="swap", context_tokens=0, swap_ms=swaps))
-        windows = [(w, calls.steps.get((label, w.step), [])) for w in _read(own, "capacity_step", Window)]
+            found.append(
+                CapacitySummary(target=label, mode="swap", context_tokens=0, swap_ms=swaps)
+            )
+        windows = [
+            (w, calls.steps.get((label, w.step), [])) for w in _read(own, "capacity_step", Window)
+        ]
         if options.rates:
             windows = [(w, [one.since_due() for one in made]) for w, made in windows]
         # Agents share what they begin with between turns; and a step in which we were late tells nothing.
-        lone = [(w, made) for w, made in windows if w.concurrency == 1 and not w.pauses and w.untrusted is None]
-        alone = [[one for one in made if w.holds(one) and one.ok and one.ttft_ms is not None] for w, made in lone]
-        fit = fit_ttft([[(one.input_tokens, one.ttft_ms or 0.0) for one in made if one.input_tokens] for made in alone])
+        lone = [
+            (w, made)
+            for w, made in windows
+            if w.concurrency == 1 and not w.pauses and w.untrusted is None
+        ]
+        alone = [
+            [one for one in made if w.holds(one) and one.ok and one.ttft_ms is not None]
+            for w, made in lone
+        ]
+        fit = fit_ttft(
+            [
+                [(one.input_tokens, one.ttft_ms or 0.0) for one in made if one.input_tokens]
+                for made in alone
+            ]
+        )
         common = {"target": label, "mode": "open" if options.rates else "closed", "slo": slo}
         looks = _read(own, "capacity_context", CapacitySummary, **common)
         for tokens, look in {one.context_tokens: one for one in looks}.items():
             # A step that was tried again counts as it was the last time.
-            mine = {(w.concurrency, w.rate): (w, made) for w, made in windows if w.context_tokens == tokens}
-            steps = sorted((measure_step(made, w, slo) for w, made in mine.values()), key=lambda step: step.level)
+            mine = {
+                (w.concurrency, w.rate): (w, made)
+                for w, made in windows
+                if w.context_tokens == tokens
+            }
+            steps = sorted(
+                (measure_step(made, w, slo) for w, made in mine.values()),
+                key=lambda step: step.level,
+            )
             knee, within = find_knee(steps), find_within_slo(steps, slo)
             rule = _tps_rule(sample for _, made in mine.values() for sample in made)
-            entry = {"steps": steps, "knee": knee, "within_slo": within, "ttft_fit": fit if steps else None}
+            entry = {
+                "steps": steps,
+                "knee": knee,
+                "within_slo": within,
+                "ttft_fit": fit if steps else None,
+            }
             found.append(msgspec.structs.replace(look, **entry, tps_rule=rule))
     return found
 

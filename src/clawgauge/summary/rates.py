@@ -12,7 +12,14 @@ import msgspec
 from clawgauge.records import InContext, Percentiles, PromptKey, Repeatability
 from clawgauge.run_data import Schedule
 from clawgauge.stats import paired
-from clawgauge.stats.proportions import Cluster, Interval, clustered_interval, pass_at_k, pass_hat_k, wilson_interval
+from clawgauge.stats.proportions import (
+    Cluster,
+    Interval,
+    clustered_interval,
+    pass_at_k,
+    pass_hat_k,
+    wilson_interval,
+)
 from clawgauge.stats.tiers import EffectiveCounts, confidence_sequence, effective_counts
 from clawgauge.summary.groups import BEYOND_MS, Ending, Family, Group
 
@@ -30,7 +37,9 @@ def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
     intervals = {f"{name}_ci95": getattr(whole, f"{name}_ci95") for name in figures_of}
     open_ended = {name: None for name, ends in intervals.items() if ends and ends[1] >= BEYOND_MS}
     bounds = dict.fromkeys(beyond, float(deadline_ms))
-    return msgspec.structs.replace(whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended)
+    return msgspec.structs.replace(
+        whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended
+    )
 
 
 class PooledRate(NamedTuple):
@@ -55,9 +64,13 @@ class PooledRate(NamedTuple):
         return None if self.effective is None else wilson_interval(*self.effective)
 
 
-def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False) -> PooledRate:
+def pool_rate(
+    outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False
+) -> PooledRate:
     clusters = list(cluster(outcomes).values())
-    by_family = EffectiveCounts(math.fsum(c.passes / c.trials for c in clusters), float(len(clusters)))
+    by_family = EffectiveCounts(
+        math.fsum(c.passes / c.trials for c in clusters), float(len(clusters))
+    )
     k, n = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
     return PooledRate(k, n, effective_counts(clusters), by_family, searched)
 
@@ -70,7 +83,9 @@ def cluster(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> dict[PromptKey, 
     return clusters
 
 
-def judge_repeatability(endings: Sequence[Ending], repeats: int, family: Family) -> Repeatability | None:
+def judge_repeatability(
+    endings: Sequence[Ending], repeats: int, family: Family
+) -> Repeatability | None:
     """pass@k and pass^k for k = `repeats`, else the fewest times a prompt was judged; None where that is once."""
     trials = cluster((e.prompt, e.passed, e.n) for e in endings if e.judged)
     k = repeats or min((n for _, n in trials.values()), default=0)
@@ -93,9 +108,17 @@ def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InCo
     for ending in (*bare.endings, *inside.endings):
         if ending.is_evidence:
             answers.setdefault(ending.prompt, []).extend([ending.passed] * ending.n)
-            kind = "tasks" if ending.prompt in schedule.tasks else "calls" if ending.expected_tools else "other"
+            kind = (
+                "tasks"
+                if ending.prompt in schedule.tasks
+                else "calls"
+                if ending.expected_tools
+                else "other"
+            )
             kind_of[ending.prompt] = "restraint" if ending.prompt in schedule.restraint else kind
-    pairs = {key: twin for key, twin in schedule.bare_of.items() if key in answers and twin in answers}
+    pairs = {
+        key: twin for key, twin in schedule.bare_of.items() if key in answers and twin in answers
+    }
     rates = []
     for kind in ("calls", "restraint", "tasks", "other"):
         keys = [key for key in pairs if kind_of[key] == kind]
@@ -106,20 +129,31 @@ def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InCo
         if not keys:
             continue
         moved = [paired.Moved(sum(moves), len(moves)) for moves in families.values()]
-        before, after = (fmean(fmean(answers[one]) for one in side) for side in ([pairs[key] for key in keys], keys))
+        before, after = (
+            fmean(fmean(answers[one]) for one in side)
+            for side in ([pairs[key] for key in keys], keys)
+        )
         # Of prompts asked once that stand alone this is McNemar's exact test.
         p = paired.sign_flip_p([one.total for one in moved])
         once = all(len(answers[one]) == 1 for key in keys for one in (key, pairs[key]))
         interval = paired.paired_rate_interval(moved, single=once)
         ci95 = paired.agree(interval, p, after - before) if interval else None
-        rates.append(InContext(what=kind, n=len(keys), bare=before, in_context=after, ci95=ci95, p=p))
+        rates.append(
+            InContext(what=kind, n=len(keys), bare=before, in_context=after, ci95=ci95, p=p)
+        )
     corrected = paired.holm([rate.p or 0.0 for rate in rates])
     found = [msgspec.structs.replace(rate, p=p) for rate, p in zip(rates, corrected, strict=True)]
     before_ms, after_ms = bare.prompt_times_ms("ttft_ms"), inside.prompt_times_ms("ttft_ms")
-    timed = [(before_ms[twin], after_ms[key]) for key, twin in pairs.items() if key in after_ms and twin in before_ms]
+    timed = [
+        (before_ms[twin], after_ms[key])
+        for key, twin in pairs.items()
+        if key in after_ms and twin in before_ms
+    ]
     if timed:
         medians = [median([median(times) for times in side]) for side in zip(*timed, strict=True)]
-        found.append(InContext(what="first_token", n=len(timed), bare=medians[0], in_context=medians[1]))
+        found.append(
+            InContext(what="first_token", n=len(timed), bare=medians[0], in_context=medians[1])
+        )
     # Harm is known of all tasks together: it is told where each was answered both ways.
     n_tasks = [kind_of[key] for key in pairs].count("tasks")
     tasks = {ending.prompt for ending in (*bare.endings, *inside.endings)} & set(schedule.tasks)

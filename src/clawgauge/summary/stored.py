@@ -70,7 +70,9 @@ def _can_be(part: object) -> bool:
         return all(map(_can_be, part))
     if not isinstance(part, msgspec.Struct):
         return True
-    values = {name: value for name, value in msgspec.structs.asdict(part).items() if value is not None}
+    values = {
+        name: value for name, value in msgspec.structs.asdict(part).items() if value is not None
+    }
     for few, whole in _PARTS:
         if few in values and whole in values and values[few] > values[whole]:
             return False

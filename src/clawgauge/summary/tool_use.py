@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, CallBalance, Need, PromptKey, ToolChannels, ToolUse
+from clawgauge.records import (
+    NO_TEMPLATE,
+    TOO_FEW_TOKENS,
+    CallBalance,
+    Need,
+    PromptKey,
+    ToolChannels,
+    ToolUse,
+)
 from clawgauge.records.summary import ToolsSeen
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
@@ -19,7 +27,12 @@ from clawgauge.words import format_percent, list_names, plural
 
 _OFTEN_WRONG = 0.2
 _LEAST = {"arguments": 0.7, "restraint": 0.7, "tasks": 0.5}
-_WORDS = {"calls": "native calls", "arguments": "right arguments", "restraint": "restraint", "tasks": "tasks done"}
+_WORDS = {
+    "calls": "native calls",
+    "arguments": "right arguments",
+    "restraint": "restraint",
+    "tasks": "tasks done",
+}
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
 # A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
 # than this share made a native call: a few come of text that a server takes for a call.
@@ -27,7 +40,12 @@ _UNSEEN_SHARE, _SEEN_SHARE = 0.5, 0.1
 
 
 def judge_tool_use(
-    group: Group, schedule: Schedule, stop: Stop, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
+    group: Group,
+    schedule: Schedule,
+    stop: Stop,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
     Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
@@ -43,16 +61,22 @@ def judge_tool_use(
     tier1 = _tell_tier_1(evidence, stop)
     decided = posterior is not None and max(posterior) >= tiers.DECIDED_LEVEL
     if evidence and stop.searched:
-        at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (tier == 2)
+        at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (
+            tier == 2
+        )
         decided = tier1 == "yes" if tier == 1 else at_2_or_below
     needed = None
     if evidence or not pooled.n:
         tells = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
-        needed = 0 if tier1 == "yes" else tiers.clean_passes_needed(*(evidence or (0.0, 0.0)), tells)
+        needed = (
+            0 if tier1 == "yes" else tiers.clean_passes_needed(*(evidence or (0.0, 0.0)), tells)
+        )
     signs = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
     channels, formats = _count_calls(signs)
     # Answers to prompts that offer tools and expect a call whose call came as text only.
-    rescued = sum(o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
+    rescued = sum(
+        o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart
+    )
     made = sum(e.n for e in pool if e.tool_use_success)
     # The first harness recorded that an expected tool was called, but not which prompts expected one.
     unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
@@ -85,7 +109,11 @@ def judge_tools_seen(group: Group) -> ToolsSeen | None:
 
 
 def _word_caution(
-    offered: Sequence[OfferedAnswer], schedule: Schedule, arguments: PooledRate, rescued: int, made: int
+    offered: Sequence[OfferedAnswer],
+    schedule: Schedule,
+    arguments: PooledRate,
+    rescued: int,
+    made: int,
 ) -> str | None:
     """One sentence, without its full stop, or None where nothing is amiss."""
     n_restraint = 0
@@ -127,7 +155,9 @@ def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[En
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
-def pool_arguments(endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False) -> PooledRate:
+def pool_arguments(
+    endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False
+) -> PooledRate:
     """Right calls with right arguments, of the answered prompts that offer tools and expect one."""
     pool = [e for e in find_pool(endings, schedule.apart) if e.tools_offered]
     return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in pool), searched=searched)
@@ -157,7 +187,14 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     )
 
 
-def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, needed: int | None, *, decided: bool) -> str:
+def _label(
+    rate: PooledRate,
+    odds: tiers.TierPosterior | None,
+    tier1: str,
+    needed: int | None,
+    *,
+    decided: bool,
+) -> str:
     """The tier as a person reads it, never without how sure it is."""
     tier = tiers.point_tier(rate.k, rate.n)
     if tier is None:
@@ -173,14 +210,22 @@ def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, neede
     passes = plural(needed, "more clean pass", "more clean passes")
     # Where repeats count for less than one trial each, only other prompts are worth a whole one.
     repeated = rate.effective is not None and rate.effective.trials < rate.n
-    return f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
+    return (
+        f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
+    )
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
     """How the calls came, and in which formats those that were written as text."""
     channels, formats = Counter[str](), Counter[str]()
     for sign in signs:
-        kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
+        kind = (
+            NONE
+            if sign.channel is None
+            else channel_kind(sign.channel)
+            if sign.valid
+            else MALFORMED
+        )
         channels[kind] += sign.n
         if sign.channel is not None and kind == TEXT:
             formats[text_format(sign.channel)] += sign.n
@@ -188,7 +233,12 @@ def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int
 
 
 def _recommend(
-    use: ToolUse, group: Group, schedule: Schedule, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
+    use: ToolUse,
+    group: Group,
+    schedule: Schedule,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
 ) -> ToolUse:
     """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
     rates = zip(_LEAST.items(), (arguments, restraint, tasks), strict=True)
@@ -204,7 +254,9 @@ def _recommend(
     more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
     more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met
     shown = {"recommended_for_subagents": met == {"yes"}, "needs": needs}
-    return msgspec.structs.replace(use, **shown, evidence_command=" ".join(command) if more_would_tell else None)
+    return msgspec.structs.replace(
+        use, **shown, evidence_command=" ".join(command) if more_would_tell else None
+    )
 
 
 def word_lacking(needs: Sequence[Need]) -> str:
@@ -218,11 +270,20 @@ def word_lacking(needs: Sequence[Need]) -> str:
 
 def _calls(use: ToolUse) -> Need:
     if use.source != "native":
-        why = "native calls not measured" + (", and calls written as text are not enough" if use.n else "")
+        why = "native calls not measured" + (
+            ", and calls written as text are not enough" if use.n else ""
+        )
         return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
     sure = "" if use.decided else ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
     why = f"native calls {use.k} of {use.n} (Tier {use.tier}{sure})"
-    return Need(name="calls", met=use.tier1, n=use.n, k=use.k, lower=use.ci95[0] if use.ci95 else None, why=why)
+    return Need(
+        name="calls",
+        met=use.tier1,
+        n=use.n,
+        k=use.k,
+        lower=use.ci95[0] if use.ci95 else None,
+        why=why,
+    )
 
 
 def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:

@@ -42,8 +42,9 @@ _STATIC = files("clawgauge.reports.html") / "static"
 _STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "print.css")
 # In the order in which they build on each other; together they are one function body.
 _SCRIPTS = (
-    "element.js", "foreign.js", "format.js", "data.js", "figures.js", "texts.js", "outcomes.js", "filters.js", "sortable.js",
-    "axis.js", "jobs.js", "tradeoff.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js",
+    "element.js", "foreign.js", "format.js", "data.js", "figures.js", "texts.js", "outcomes.js",
+    "filters.js", "sortable.js", "axis.js", "jobs.js", "tradeoff.js", "answer.js", "models.js",
+    "rates.js", "latency.js", "scatter.js",
     "capacity.js", "matrix.js", "calls.js", "call_parts.js", "call.js", "theme.js", "main.js",
 )  # fmt: skip
 
