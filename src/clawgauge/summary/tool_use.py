@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
 from clawgauge.records import (
     NO_TEMPLATE,
@@ -36,7 +37,8 @@ _WORDS = {
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
 # A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
 # than this share made a native call: a few come of text that a server takes for a call.
-_UNSEEN_SHARE, _SEEN_SHARE = 0.5, 0.1
+_UNSEEN_SHARE = 0.5
+_SEEN_SHARE = 0.1
 
 
 def judge_tool_use(
@@ -52,44 +54,96 @@ def judge_tool_use(
     search decided how many were asked, what it told stands, and nothing is held decided that looking often could be."""
     apart = schedule.apart
     pool = find_pool(group.endings, apart)
-    native = any(e.tools_offered for e in pool)
-    outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
-    pooled = pool_rate(outcomes, searched=stop.searched)
-    tier = tiers.point_tier(pooled.k, pooled.n)
-    evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
-    posterior = tiers.tier_posterior(*evidence) if evidence else None
-    tier1 = _tell_tier_1(evidence, stop)
-    decided = posterior is not None and max(posterior) >= tiers.DECIDED_LEVEL
-    if evidence and stop.searched:
-        at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (
-            tier == 2
-        )
-        decided = tier1 == "yes" if tier == 1 else at_2_or_below
-    needed = None
-    if evidence or not pooled.n:
-        tells = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
-        needed = (
-            0 if tier1 == "yes" else tiers.clean_passes_needed(*(evidence or (0.0, 0.0)), tells)
-        )
-    signs = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
-    channels, formats = _count_calls(signs)
-    # Answers to prompts that offer tools and expect a call whose call came as text only.
-    rescued = sum(
-        o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart
+    pooled = pool_rate(
+        [(schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool],
+        searched=stop.searched,
     )
-    made = sum(e.n for e in pool if e.tool_use_success)
+    is_native = any(ending.tools_offered for ending in pool)
+    standing = _judge_tier(pooled, stop)
+    signs = []
+    for sign in group.tool_signs:
+        if sign.tools_offered == is_native and sign.prompt not in apart:
+            signs.append(sign)
+    channels, formats = _count_calls(signs)
+    n_rescued = 0
+    for answer in group.offered:
+        # Prompts that offer tools and expect a call, whose call came as text only.
+        if answer.expects_call and answer.channel == TEXT and answer.prompt not in apart:
+            n_rescued += answer.n
+    n_made = sum(ending.n for ending in pool if ending.tool_use_success)
     # The first harness recorded that an expected tool was called, but not which prompts expected one.
-    unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
+    is_unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
+    source = None
+    label = _label(pooled, standing)
+    if standing.tier is not None:
+        source = "native" if is_native else "text"
+    elif is_unnamed:
+        label = _UNNAMED
     use = ToolUse(
-        source=None if tier is None else "native" if native else "text", n=pooled.n, k=pooled.k,
-        n_eff=evidence.trials if evidence else None, rate=pooled.rate, ci95=pooled.ci95, tier=tier, p_tier=posterior,
-        decided=decided, needed=needed, channels=channels, recommended_for_subagents=False,
-        label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
-        tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
-        caution=_word_caution(group.offered, schedule, arguments, rescued, made),
+        source=source,
+        n=pooled.n,
+        k=pooled.k,
+        n_eff=standing.evidence.trials if standing.evidence else None,
+        rate=pooled.rate,
+        ci95=pooled.ci95,
+        tier=standing.tier,
+        p_tier=standing.p_tier,
+        decided=standing.is_decided,
+        needed=standing.n_needed,
+        channels=channels,
+        label=label,
+        recommended_for_subagents=False,
+        suites=list(dict.fromkeys(ending.suite for ending in pool)),
+        rescued=n_rescued,
+        formats=formats,
+        caution=_word_caution(group.offered, schedule, arguments, n_rescued, n_made),
+        tier1=standing.tier_1,
         tools_seen=judge_tools_seen(group),
-    )  # fmt: skip
+    )
     return _recommend(use, group, schedule, arguments, restraint, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _TierStanding:
+    """Where a rate stands among the tiers. `evidence` is what its answers are worth; None where they say nothing about
+    other prompts. `tier_1` is `yes`, `no` or `cannot_tell`; `n_needed` clean passes would make it `yes`."""
+
+    tier: int | None
+    evidence: tiers.EffectiveCounts | None
+    p_tier: tiers.TierPosterior | None
+    tier_1: str
+    is_decided: bool
+    n_needed: int | None
+
+
+def _judge_tier(pooled: PooledRate, stop: Stop) -> _TierStanding:
+    tier = tiers.point_tier(pooled.k, pooled.n)
+    evidence = pooled.effective
+    if stop.searched and pooled.n:
+        evidence = pooled.by_family
+    tier_1 = _tell_tier_1(evidence, stop)
+    p_tier = None
+    is_decided = False
+    if evidence is not None:
+        p_tier = tiers.tier_posterior(*evidence)
+        is_decided = max(p_tier) >= tiers.DECIDED_LEVEL
+        if stop.searched:
+            is_decided = _is_decided_by_search(tier, tier_1, evidence)
+    n_needed = None
+    if tier_1 == "yes":
+        n_needed = 0
+    elif evidence is not None or not pooled.n:
+        tell = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
+        passes, trials = evidence or (0.0, 0.0)
+        n_needed = tiers.clean_passes_needed(passes, trials, tell)
+    return _TierStanding(tier, evidence, p_tier, tier_1, is_decided, n_needed)
+
+
+def _is_decided_by_search(tier: int | None, tier_1: str, evidence: tiers.EffectiveCounts) -> bool:
+    if tier == 1:
+        return tier_1 == "yes"
+    is_above_tier_3 = tiers.tell_above(*evidence, tiers.TIER_2_RATE)
+    return tier_1 == "no" and is_above_tier_3 is (tier == 2)
 
 
 def judge_tools_seen(group: Group) -> ToolsSeen | None:
@@ -143,10 +197,15 @@ def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
     the other way: but not on its word alone."""
     if evidence is None:
         return "cannot_tell"
-    told, fixed = tiers.tell_tier_1(*evidence), tiers.judge_tier_1(*evidence)
-    if not stop.searched or (told is None and stop.tier1 and fixed is (stop.tier1 == "yes")):
-        told = fixed
-    return "cannot_tell" if told is None else "yes" if told else "no"
+    at_fixed_n = tiers.judge_tier_1(*evidence)
+    is_tier_1 = at_fixed_n
+    if stop.searched:
+        is_tier_1 = tiers.tell_tier_1(*evidence)
+        if is_tier_1 is None and stop.tier1 and at_fixed_n is (stop.tier1 == "yes"):
+            is_tier_1 = at_fixed_n
+    if is_tier_1 is None:
+        return "cannot_tell"
+    return "yes" if is_tier_1 else "no"
 
 
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
@@ -187,48 +246,41 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     )
 
 
-def _label(
-    rate: PooledRate,
-    odds: tiers.TierPosterior | None,
-    tier1: str,
-    needed: int | None,
-    *,
-    decided: bool,
-) -> str:
+def _label(pooled: PooledRate, standing: _TierStanding) -> str:
     """The tier as a person reads it, never without how sure it is."""
-    tier = tiers.point_tier(rate.k, rate.n)
+    tier = standing.tier
     if tier is None:
         return "no tool prompts answered"
-    if decided:
+    if standing.is_decided:
         return f"Tier {tier} (decided)"
-    if rate.searched and odds and tier1 == "no":
-        return f"Tier {tier} (not Tier 1: decided; Tier {tier} is {format_percent(odds[tier - 1])} likely)"
-    if needed is None:
+    if pooled.searched and standing.p_tier and standing.tier_1 == "no":
+        likely = f"Tier {tier} is {format_percent(standing.p_tier[tier - 1])} likely"
+        return f"Tier {tier} (not Tier 1: decided; {likely})"
+    if standing.n_needed is None:
         return f"Tier {tier} (provisional: one prompt says nothing about others)"
     if tier > 1:
         return f"Tier {tier} (provisional)"
-    passes = plural(needed, "more clean pass", "more clean passes")
+    passes = plural(standing.n_needed, "more clean pass", "more clean passes")
     # Where repeats count for less than one trial each, only other prompts are worth a whole one.
-    repeated = rate.effective is not None and rate.effective.trials < rate.n
-    return (
-        f"Tier 1 (provisional: {passes}{' of other prompts' if repeated else ''} would decide it)"
-    )
+    is_repeated = pooled.effective is not None and pooled.effective.trials < pooled.n
+    of_others = " of other prompts" if is_repeated else ""
+    return f"Tier 1 (provisional: {passes}{of_others} would decide it)"
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
     """How the calls came, and in which formats those that were written as text."""
-    channels, formats = Counter[str](), Counter[str]()
+    channels: Counter[str] = Counter()
+    formats: Counter[str] = Counter()
     for sign in signs:
-        kind = (
-            NONE
-            if sign.channel is None
-            else channel_kind(sign.channel)
-            if sign.valid
-            else MALFORMED
-        )
-        channels[kind] += sign.n
-        if sign.channel is not None and kind == TEXT:
-            formats[text_format(sign.channel)] += sign.n
+        if sign.channel is None:
+            channels[NONE] += sign.n
+        elif not sign.valid:
+            channels[MALFORMED] += sign.n
+        else:
+            kind = channel_kind(sign.channel)
+            channels[kind] += sign.n
+            if kind == TEXT:
+                formats[text_format(sign.channel)] += sign.n
     return ToolChannels(**channels), dict(formats.most_common())
 
 
@@ -241,54 +293,70 @@ def _recommend(
     tasks: PooledRate,
 ) -> ToolUse:
     """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
-    rates = zip(_LEAST.items(), (arguments, restraint, tasks), strict=True)
-    needs = [_calls(use), *(_bounded(name, rate, least) for (name, least), rate in rates)]
-    if n_harm := group.total("harm").value:
-        why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
-        needs[-1] = msgspec.structs.replace(needs[-1], met="no", why=why)
+    needs = [
+        _need_calls(use),
+        _need_rate("arguments", arguments),
+        _need_rate("restraint", restraint),
+        _need_tasks(tasks, group.total("harm").value),
+    ]
     why_unseen = word_unseen(use)
-    saw_tools = why_unseen is None
     if why_unseen is not None:
-        needs = [msgspec.structs.replace(need, met="cannot_tell", why=why_unseen) for need in needs]
-    met, command = {need.met for need in needs}, word_run([group.target.label], SUBAGENT_SUITES)
-    more_to_ask = saw_tools and not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
-    more_would_tell = more_to_ask and "cannot_tell" in met and "no" not in met
-    shown = {"recommended_for_subagents": met == {"yes"}, "needs": needs}
-    return msgspec.structs.replace(
-        use, **shown, evidence_command=" ".join(command) if more_would_tell else None
+        needs = [replace(need, met="cannot_tell", why=why_unseen) for need in needs]
+    met = {need.met for need in needs}
+    is_open = "cannot_tell" in met and "no" not in met
+    is_all_asked = schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
+    command = None
+    # A model that was never shown the tools will not see them in another run either.
+    if is_open and not is_all_asked and why_unseen is None:
+        command = " ".join(word_run([group.target.label], SUBAGENT_SUITES))
+    return replace(
+        use,
+        recommended_for_subagents=met == {"yes"},
+        needs=needs,
+        evidence_command=command,
     )
 
 
 def word_lacking(needs: Sequence[Need]) -> str:
     """What stands in the way of a recommendation: what is not met, else what cannot be told yet."""
-    lacking = [n for n in needs if n.met == "no"] or [n for n in needs if n.met == "cannot_tell"]
-    said = list(dict.fromkeys(need.why for need in lacking if need.n))
+    lacking = [need for need in needs if need.met == "no"]
+    if not lacking:
+        lacking = [need for need in needs if need.met == "cannot_tell"]
+    reasons = list(dict.fromkeys(need.why for need in lacking if need.n))
     unmeasured = [_WORDS.get(need.name, need.name) for need in lacking if not need.n]
-    said += [f"no evidence of {list_names(unmeasured, len(_WORDS))}"] if unmeasured else []
-    return "; ".join(said)
+    if unmeasured:
+        reasons.append(f"no evidence of {list_names(unmeasured, len(_WORDS))}")
+    return "; ".join(reasons)
 
 
-def _calls(use: ToolUse) -> Need:
+def _need_calls(use: ToolUse) -> Need:
     if use.source != "native":
-        why = "native calls not measured" + (
-            ", and calls written as text are not enough" if use.n else ""
-        )
+        why = "native calls not measured"
+        if use.n:
+            why += ", and calls written as text are not enough"
         return Need(name="calls", met="cannot_tell", n=0, k=0, why=why)
-    sure = "" if use.decided else ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
+    sure = ""
+    if not use.decided:
+        sure = ", not decided" if use.tier1 == "cannot_tell" else ", not Tier 1"
     why = f"native calls {use.k} of {use.n} (Tier {use.tier}{sure})"
-    return Need(
-        name="calls",
-        met=use.tier1,
-        n=use.n,
-        k=use.k,
-        lower=use.ci95[0] if use.ci95 else None,
-        why=why,
-    )
+    lower = use.ci95[0] if use.ci95 else None
+    return Need(name="calls", met=use.tier1, n=use.n, k=use.k, lower=lower, why=why)
 
 
-def _bounded(name: str, pooled: PooledRate, limit: float) -> Need:
-    ci95, what = pooled.ci95, _WORDS[name]
-    if ci95 is None:
-        why = f"{what} {f'{pooled.k} of {pooled.n} (too few to tell)' if pooled.n else 'not measured'}"
+def _need_rate(name: str, pooled: PooledRate) -> Need:
+    limit = _LEAST[name]
+    title = _WORDS[name]
+    if pooled.ci95 is None:
+        evidence = f"{pooled.k} of {pooled.n} (too few to tell)" if pooled.n else "not measured"
+        why = f"{title} {evidence}"
         return Need(name=name, met="cannot_tell", n=pooled.n, k=pooled.k, limit=limit, why=why)
-    return hold_to(limit, name, what, pooled.k, pooled.n, ci95)
+    return hold_to(limit, name, title, pooled.k, pooled.n, pooled.ci95)
+
+
+def _need_tasks(tasks: PooledRate, n_harm: int) -> Need:
+    """However many were done: harm in one is too much."""
+    need = _need_rate("tasks", tasks)
+    if not n_harm:
+        return need
+    why = f"tasks done {tasks.k} of {tasks.n}, harm in {n_harm}"
+    return replace(need, met="no", why=why)
