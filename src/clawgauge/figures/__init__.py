@@ -1,7 +1,8 @@
 """Every figure that is shown of a model, a suite or a step under load, defined once.
 
-`models` and `load` hold the tables; `values` says what a figure may be, `cells` how it looks. Reports, comparisons,
-the gate, routing and the history name the figures they show and take them from here."""
+`models` and `load` hold the tables; `values` says what a figure may be, `cells` how it looks.
+Reports, comparisons, the gate, routing and the history name the figures they show and take them
+from here."""
 
 from clawgauge.figures.cells import INDICATIVE, Style, format_cell, format_percentile
 from clawgauge.figures.load import LOAD_FIGURES

@@ -59,7 +59,8 @@ def _format_rate(rate: Rate, style: Style) -> str:
 def format_percentile(
     percentile: Percentile, digits: int = 0, *, with_interval: bool = False
 ) -> str:
-    """`204 (202–208)`, `310†` where it is only indicative, `> 120 s` where it lies among the timeouts."""
+    """`204 (202–208)`, `310†` where it is only indicative, `> 120 s` where it lies among the
+    timeouts."""
     if percentile.value is None:
         return ABSENT
     if percentile.is_beyond:

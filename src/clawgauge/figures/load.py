@@ -55,7 +55,8 @@ def _read_percentile(
 _TABLE: list[Figure[StepSummary]] = [
     _amount("n", "count", None, "n", lambda step: step.n),
     _amount("requests_per_s", "per_s", "higher", "requests/s", lambda step: step.requests_per_s),
-    _amount("output_tokens_per_s", "tps", "higher", "tokens/s", lambda step: step.output_tokens_per_s),
+    _amount("output_tokens_per_s", "tps", "higher", "tokens/s",
+            lambda step: step.output_tokens_per_s),
     *_percentiles("ttft", lambda step: step.ttft_ms),
     *_percentiles("tpot", lambda step: step.tpot_ms),
     *_percentiles("itl", lambda step: step.itl_ms),

@@ -1,4 +1,5 @@
-"""The figures of a model, and of one suite's share of it. A name that the gate knows is the name in its rules."""
+"""The figures of a model, and of one suite's share of it. A name that the gate knows is the name
+in its rules."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def answered(part: ModelOrSuite) -> Rate:
 
 
 def passed(part: ModelOrSuite) -> Rate:
-    """What passed of the judged answers; of the bare prompts alone, where these were asked in a context too."""
+    """What passed of the judged answers; of the bare prompts alone, where these were asked in a
+    context too."""
     if isinstance(part, SuiteBreakdown):
         return Rate(part.n_passed, part.n_judged, part.ci95, part.n_eff)
     bare = part.bare
@@ -40,7 +42,8 @@ def passed(part: ModelOrSuite) -> Rate:
 
 
 def add_up(rates: Iterable[Rate]) -> Rate:
-    """Rates of different prompts as one. Their interval is that of as many answers as they are worth together."""
+    """Rates of different prompts as one. Their interval is that of as many answers as they are
+    worth together."""
     parts = list(rates)
     if len(parts) == 1:
         return parts[0]
@@ -52,7 +55,8 @@ def add_up(rates: Iterable[Rate]) -> Rate:
 
 
 def passed_of_asked(part: ModelOrSuite) -> Rate:
-    """What passed of the prompts with a verdict that were asked, answered or not: the rate that every screen shows."""
+    """What passed of the prompts with a verdict that were asked, answered or not: the rate that
+    every screen shows."""
     if isinstance(part, GroupSummary) and part.bare:
         return _sum_of(passed_of_asked(suite) for suite in part.bare)
     # An earlier version's summary does not say how many of the scheduled prompts were asked.
@@ -67,8 +71,8 @@ def passed_of_planned(model: GroupSummary) -> Rate:
 
 
 def passed_of_needed(model: GroupSummary) -> Rate:
-    """What passed of those asked, and of those too that have a record and were not asked: of a target that was given
-    up, the few that it answered before do not stand for the rest."""
+    """What passed of those asked, and of those too that have a record and were not asked: of a
+    target that was given up, the few that it answered before do not stand for the rest."""
     of_asked = passed_of_asked(model)
     parts: Sequence[ModelOrSuite] = model.bare or [model]
     n_planned = sum(part.n_scheduled_judged for part in parts)
@@ -82,8 +86,8 @@ def _sum_of(rates: Iterable[Rate]) -> Rate:
 
 
 def timed(part: ModelOrSuite) -> Percentiles:
-    """The times of whole calls, timeouts counted as longer than any answer; of an earlier version's summary, and of a
-    suite without a timeout, those of the answers."""
+    """The times of whole calls, timeouts counted as longer than any answer; of an earlier
+    version's summary, and of a suite without a timeout, those of the answers."""
     times = part.latency_censored_ms
     if times is None and isinstance(part, GroupSummary):
         times = part.latency_all_ms
@@ -113,7 +117,8 @@ def _memory(state: Resources | None) -> Amount:
 
 
 def _server_part(model: GroupSummary, part: str) -> Amount:
-    """The mean time that a server tells of, and its share of all that it tells of; nothing of one that tells not."""
+    """The mean time that a server tells of, and its share of all that it tells of; nothing of
+    one that tells not."""
     if not model.server_ms:
         return Amount(None)
     means = {name: times.mean or 0.0 for name, times in model.server_ms.items()}
@@ -143,7 +148,8 @@ def _amount(
 def _percentiles(
     names: str, unit: Unit, titles: Titles, read: Callable[[GroupSummary], Percentiles]
 ) -> list[Figure[GroupSummary]]:
-    """The percentiles and the mean of one measure. `names` and `titles` have `{}` where the percentile goes."""
+    """The percentiles and the mean of one measure. `names` and `titles` have `{}` where the
+    percentile goes."""
     better: Better = "lower" if unit == "ms" else "higher"
 
     def define(which: str, read_value: Callable[[GroupSummary], Value]) -> Figure[GroupSummary]:

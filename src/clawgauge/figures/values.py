@@ -20,7 +20,8 @@ Scope: TypeAlias = Literal["model", "suite", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`k` of `n` with its 95% interval, where one is known. `n_eff` is how many independent answers the n are worth."""
+    """`k` of `n` with its 95% interval, where one is known. `n_eff` is how many independent
+    answers the n are worth."""
 
     k: int
     n: int
@@ -43,8 +44,8 @@ class Rate:
 class Percentile:
     """A percentile of `n` measured values; `value` is None where there are none.
 
-    `is_beyond`: it lies among calls that were cut off, so it is longer than `value`, which is the deadline.
-    `is_indicative`: it rests on too few calls to be more than a hint."""
+    `is_beyond`: it lies among calls that were cut off, so it is longer than `value`, which is
+    the deadline. `is_indicative`: it rests on too few calls to be more than a hint."""
 
     value: float | None
     n: int
@@ -66,8 +67,8 @@ class Percentile:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A count, a mean, a sum, a tier; None where nothing is known. `share` is its part of the whole it belongs to,
-    `is_provisional` says of a tier that it is not decided."""
+    """A count, a mean, a sum, a tier; None where nothing is known. `share` is its part of the
+    whole it belongs to, `is_provisional` says of a tier that it is not decided."""
 
     value: float | None
     share: float | None = None
@@ -78,7 +79,8 @@ Value: TypeAlias = Rate | Percentile | Amount
 
 
 class Titles(NamedTuple):
-    """What a figure is called where there is little room, and where there is more. A view may call it otherwise."""
+    """What a figure is called where there is little room, and where there is more. A view may
+    call it otherwise."""
 
     short: str
     long: str
@@ -86,7 +88,8 @@ class Titles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[Part]):
-    """One figure. `read` takes it from a part of a summary. `better` is None where more is neither."""
+    """One figure. `read` takes it from a part of a summary. `better` is None where more is
+    neither."""
 
     name: str
     unit: Unit

@@ -1,4 +1,5 @@
-"""The answer at first glance: a line a model, which of them to take for which job, the run that would tell more."""
+"""The answer at first glance: a line a model, which of them to take for which job, the run that
+would tell more."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ _FIGURES = (
 )
 # The columns a person misses least; what decides the jobs goes last.
 _YIELDING = (
-    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass", "tier", "agrees",
-    "restraint", "tools", "tasks",
+    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass",
+    "tier", "agrees", "restraint", "tools", "tasks",
 )  # fmt: skip
 
 
@@ -77,7 +78,8 @@ def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     order = list(names)
 
     def place_of(fit: Fit) -> tuple[int, int]:
-        """By the job's own figures; of those that are alike in them, who is better in the other jobs."""
+        """By the job's own figures; of those that are alike in them, who is better in the other
+        jobs."""
         return reasons.index(fit.why), order.index(fit.target)
 
     best.sort(key=place_of)
@@ -117,7 +119,8 @@ def describe_models(
         *(Column(job.column, narrow="mark") for job in jobs),
         *(Column(heading, "right") for heading in figures),
     ]
-    # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
+    # In the narrowest terminal the jobs give way from the last to the first: the list below has
+    # them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
     legend = {}
     if jobs:
@@ -173,7 +176,8 @@ def _cost(group: GroupSummary, settings: Mapping[str, Any]) -> str:
 
 
 def _machine(group: GroupSummary, settings: Mapping[str, Any]) -> str:
-    """Of the machine the model runs on; nothing where that is another one, or may be, or did nothing."""
+    """Of the machine the model runs on; nothing where that is another one, or may be, or did
+    nothing."""
     host = host_of(settings.get("base_url"))
     is_here = is_free(settings) and (not host or is_loopback(host))
     if not is_here or not group.n_ok:
@@ -201,7 +205,8 @@ def describe_context(summary: RunSummary) -> Section:
 
 
 def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
-    """The run that would tell who is fit for the jobs that are still open; nothing where there is none."""
+    """The run that would tell who is fit for the jobs that are still open; nothing where there
+    is none."""
     still_open = [job for job in jobs if job.suites]
     if not still_open:
         return []

@@ -1,4 +1,5 @@
-"""What a capacity run found: the answer in a sentence, the steps it rests on, what bends them; and two of them."""
+"""What a capacity run found: the answer in a sentence, the steps it rests on, what bends them;
+and two of them."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ _COLUMNS = (
     StepColumn("cached_tokens", "cached", is_zero_shown=False),
 )
 _THIN = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls"
-# Left out one after the other where there is little room, and of the line that tells of a step as it ends.
+# Left out one after the other where there is little room, and of the line that tells of a step as
+# it ends.
 _YIELDING = (
-    "queue", "prefill", "cached", "answer", "itl p95", "tokens/s", "tpot p50", "e2e p95", "ttft p50", "n"
+    "queue", "prefill", "cached", "answer", "itl p95", "tokens/s", "tpot p50", "e2e p95",
+    "ttft p50", "n",
 )  # fmt: skip
 _NOT_IN_A_LINE = _YIELDING[:8]
 

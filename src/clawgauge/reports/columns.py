@@ -19,7 +19,8 @@ from clawgauge.words import ABSENT
 
 @dataclass(frozen=True, slots=True)
 class ModelColumn:
-    """A figure of a model or a suite under a heading. Raises KeyError where there is no such figure."""
+    """A figure of a model or a suite under a heading. Raises KeyError where there is no such
+    figure."""
 
     figure: str
     heading: str

@@ -1,4 +1,5 @@
-"""A run's summary for a person: summary.md, and the same figures in fewer columns for a terminal."""
+"""A run's summary for a person: summary.md, and the same figures in fewer columns for a
+terminal."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
 
 
 class _Measure(NamedTuple):
-    """A row of the table of times. `figures` names its percentiles, with `{}` where the percentile goes."""
+    """A row of the table of times. `figures` names its percentiles, with `{}` where the
+    percentile goes."""
 
     title: str
     figures: str
@@ -255,7 +257,8 @@ def _times_table(groups: Sequence[GroupSummary]) -> Table:
 
 
 def _measures(group: GroupSummary) -> list[_Measure]:
-    """The whole call always, so that timeouts are told of a model that answered nothing; the rest where measured."""
+    """The whole call always, so that timeouts are told of a model that answered nothing; the
+    rest where measured."""
     measures = [_WHOLE_CALL]
     if group.latency_cold_ms.n:
         measures.append(_COLD)
@@ -284,7 +287,8 @@ def _measure_cells(measure: _Measure, group: GroupSummary) -> list[str]:
 
 
 def _anatomy(groups: Sequence[GroupSummary]) -> Section:
-    """Of the servers that tell: what a call's time was spent on, the mean of the calls that went well."""
+    """Of the servers that tell: what a call's time was spent on, the mean of the calls that went
+    well."""
     rows = []
     for group in groups:
         load = group.server_ms.get("load")
@@ -303,7 +307,8 @@ def _suites_table(groups: Sequence[GroupSummary]) -> Table:
 
 
 def _categories_table(groups: Sequence[GroupSummary]) -> Table:
-    """Of the suites whose prompts are of several kinds, or lengths; one model a row would not fit, one kind does."""
+    """Of the suites whose prompts are of several kinds, or lengths; one model a row would not
+    fit, one kind does."""
     rows = []
     for group in groups:
         for suite in group.suites:
@@ -372,14 +377,17 @@ def _two_figures(first: str, second: str, group: GroupSummary) -> str:
 def _notes(summary: RunSummary) -> list[str]:
     notes = [
         f"{LEGEND}.",
-        "Times cover the successful calls (the k of Success); of whole calls also the timeouts, each longer than any "
-        "answer: a percentile among them is only known to be longer than the deadline.",
-        "A pass rate covers the successful calls with a verdict; of the prompts asked, it counts unanswered ones too.",
-        "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n is too small, and "
-        "valid at any time for what was asked until decided. Repeats and variants of a prompt count for what they are "
-        "worth (Worth n).",
-        "A tier is decided at 95% probability. A recommendation for subagents needs native calls (Tier 1, decided), "
-        "right arguments and restraint (interval from 70% up each), and tasks done (from 50% up) without harm.",
+        "Times cover the successful calls (the k of Success); of whole calls also the timeouts, "
+        "each longer than any answer: a percentile among them is only known to be longer than "
+        "the deadline.",
+        "A pass rate covers the successful calls with a verdict; of the prompts asked, it counts "
+        "unanswered ones too.",
+        "Intervals are 95%: Wilson's for rates, by order statistics for percentiles, none where n "
+        "is too small, and valid at any time for what was asked until decided. Repeats and "
+        "variants of a prompt count for what they are worth (Worth n).",
+        "A tier is decided at 95% probability. A recommendation for subagents needs native calls "
+        "(Tier 1, decided), right arguments and restraint (interval from 70% up each), and tasks "
+        "done (from 50% up) without harm.",
     ]
     for group in best_first(summary.models, summary.jobs):
         repeats = word_repeats(group.repeatability)
@@ -458,8 +466,9 @@ def _tier_lines(group: GroupSummary) -> list[str]:
 
 
 def _word_source(use: ToolUse) -> str:
-    """Which prompts a tier rests on, and how the calls came, kinds that did not occur left out: `prompts that offer
-    tools in agent; calls seen: 5 text (5 xml); 1 answer without any`. An answer may hold several."""
+    """Which prompts a tier rests on, and how the calls came, kinds that did not occur left out:
+    `prompts that offer tools in agent; calls seen: 5 text (5 xml); 1 answer without any`. An
+    answer may hold several."""
     is_native = use.source == "native"
     prompts = "prompts that offer tools" if is_native else "text prompts"
     if any(use.suites):
@@ -486,7 +495,8 @@ def _word_source(use: ToolUse) -> str:
 
 
 def _word_beside(group: GroupSummary) -> str:
-    """The rates beside the tier that were measured: `arguments right 83% · 5/6 · 44–97%; restraint …`."""
+    """The rates beside the tier that were measured: `arguments right 83% · 5/6 · 44–97%;
+    restraint …`."""
     turns = ModelColumn("turns_per_task", "", digits=1).cell(group)
     tokens = ModelColumn("tokens_per_task", "").cell(group)
     after_tasks = "" if turns == ABSENT else f", {turns} turns"
@@ -511,10 +521,11 @@ def describe_summary(
     verbose: bool = False,
     unfinished: bool = False,
 ) -> list[Section]:
-    """What a terminal shows: a line a model, the answer for each job, what went wrong, what to do next.
+    """What a terminal shows: a line a model, the answer for each job, what went wrong, what to do
+    next.
 
-    The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a run that is
-    `unfinished` no other run is proposed: it may tell by itself."""
+    The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a
+    run that is `unfinished` no other run is proposed: it may tell by itself."""
     title = Section("", [Prose([f"run {summary.run_id}"])])
     if summary.capacity:
         return [title, *describe_capacity(summary)]
@@ -541,7 +552,8 @@ def describe_summary(
 def _worth_knowing(
     summary: RunSummary, groups: Sequence[GroupSummary], *, verbose: bool
 ) -> list[str]:
-    """How calls failed, and the warnings of the run; only the first of these where not `verbose`."""
+    """How calls failed, and the warnings of the run; only the first of these where not
+    `verbose`."""
     notes = []
     titles_by_warning: dict[str, list[str]] = {}
     for group in groups:

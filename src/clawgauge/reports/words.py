@@ -1,5 +1,5 @@
-"""What is recorded of a run and a model in words, each figure with the n it rests on; and the three questions that
-everyone asks of a run, answered: for all reports."""
+"""What is recorded of a run and a model in words, each figure with the n it rests on; and the
+three questions that everyone asks of a run, answered: for all reports."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def word_options(options: RunOptions) -> str:
 
 
 def word_tier(use: ToolUse) -> str:
-    """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59% sure`."""
+    """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59%
+    sure`."""
     likely = ""
     if use.ci95:
         low, high = use.ci95
@@ -145,8 +146,8 @@ def word_recommendation(use: ToolUse) -> str:
 
 
 def word_balance(balance: CallBalance | None) -> str:
-    """Empty where only one of the two was asked for. Restraint is another thing, a right answer without a call: so
-    here the calls are counted, not the abstentions."""
+    """Empty where only one of the two was asked for. Restraint is another thing, a right answer
+    without a call: so here the calls are counted, not the abstentions."""
     if balance is None or balance.rate is None:
         return ""
     n_uncalled_for = balance.n_no_call - balance.k_no_call
@@ -172,7 +173,8 @@ _IN_CONTEXT = {
 
 
 def context_rows(summary: RunSummary) -> list[list[str]]:
-    """What the user's own context costs: model, what, bare, in context, and how sure that is; none if not measured."""
+    """What the user's own context costs: model, what, bare, in context, and how sure that is;
+    none if not measured."""
     names = name_models(group.target.label for group in summary.models)
     rows = []
     for group in summary.models:
@@ -201,7 +203,8 @@ def _word_change(figure: InContext) -> str:
 
 
 def shown_ms(exact_us: int | None, recorded_ms: int | None) -> float | None:
-    """Tenths where a time is shown with them, else as recorded: what is rounded twice is another figure."""
+    """Tenths where a time is shown with them, else as recorded: what is rounded twice is another
+    figure."""
     if recorded_ms is None or exact_us is None or exact_us >= 10_000:
         return recorded_ms
     return float(words.rounded(exact_us / 1000, 1))
@@ -226,7 +229,8 @@ class Finding(NamedTuple):
 
 
 def pace_ms(group: GroupSummary) -> float:
-    """The median that every report shows, which models are ranked by; last come those that mostly did not answer."""
+    """The median that every report shows, which models are ranked by; last come those that
+    mostly did not answer."""
     times = timed(group)
     if times.p50 is None or "p50" in times.beyond:
         return math.inf
@@ -238,7 +242,8 @@ def word_median(group: GroupSummary) -> str:
 
 
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
-    """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
+    """The three questions everyone asks of a run. `violations` counts the codes of its failed
+    verdicts."""
     unreadable = []
     if summary.n_unreadable_lines:
         unreadable.append(f"{word_unreadable(summary.n_unreadable_lines)}.")
@@ -286,7 +291,8 @@ class _Model(NamedTuple):
 
     @property
     def is_passing(self) -> bool:
-        """Of all its prompts: a model that is down most of the time, or was given up, is quick to no purpose."""
+        """Of all its prompts: a model that is down most of the time, or was given up, is quick
+        to no purpose."""
         rate = passed_of_needed(self.figures).value
         return rate is not None and rate >= PASSING_RATE
 
@@ -401,7 +407,8 @@ def _word_causes(models: Sequence[_Model], violations: Counter[str]) -> list[str
         for code, n in violations.most_common(_MAX_NAMED):
             commonest.append(f"{one_line(word_violation(code), _VIOLATION_CHARS)} ({n})")
         notes.append(f"Most often: {'; '.join(commonest)}.")
-    # The commonest ways of not answering, each with who, how often, the server's words and the way out.
+    # The commonest ways of not answering, each with who, how often, the server's words and the way
+    # out.
     failures = [(model.name, failure) for model in models for failure in model.figures.failures]
     failures.sort(key=lambda named: -named[1].n_attempted)
     notes += [f"{name}: {word_failure(failure)}" for name, failure in failures[:_MAX_NAMED]]

@@ -54,7 +54,8 @@ class StratumKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """`n` cells of one prompt that ended alike. But for the first and the last, the field names are those of a row."""
+    """`n` cells of one prompt that ended alike. But for the first and the last, the field names
+    are those of a row."""
 
     prompt: PromptKey
     availability_status: Status
@@ -96,7 +97,8 @@ class Ending(NamedTuple):
 
 
 class ToolSign(NamedTuple):
-    """`n` calls alike on an answered prompt that expects a tool; `channel` is None where there was no call at all."""
+    """`n` calls alike on an answered prompt that expects a tool; `channel` is None where there
+    was no call at all."""
 
     prompt: PromptKey
     tools_offered: bool
@@ -106,8 +108,9 @@ class ToolSign(NamedTuple):
 
 
 class OfferedAnswer(NamedTuple):
-    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of their best call, and
-    `called_by` says whether there was a native one at all, or one that was only written as text."""
+    """`n` answers that dealt alike with the tools a prompt offers; `channel` is the kind of
+    their best call, and `called_by` says whether there was a native one at all, or one that was
+    only written as text."""
 
     prompt: PromptKey
     expects_call: bool
@@ -123,7 +126,8 @@ _cell_of = attrgetter(*StratumKey._fields, "prompt_id", *Ending._fields[1:-1])
 
 
 class Total(NamedTuple):
-    """A sum of whole numbers that knows how many terms it has: nothing reported is not the same as zero."""
+    """A sum of whole numbers that knows how many terms it has: nothing reported is not the same
+    as zero."""
 
     n: int
     value: int
@@ -163,10 +167,12 @@ _TOKENS: tuple[tuple[Summed, Callable[[Row], int | None]], ...] = (
     ("output_tokens", attrgetter("output_tokens")),
     ("cached_tokens", attrgetter("cached_tokens")),
 )
-# So many calls of a stratum are known by prompt: enough to tell how much alike those of one prompt are.
+# So many calls of a stratum are known by prompt: enough to tell how much alike those of one prompt
+# are.
 _TRACED_MAX = 10_000
 _trace_of = attrgetter("prompt_id", *_TRACED)
-# What a call took that was cut off at its deadline: more than any that was not. No recorded time is as long.
+# What a call took that was cut off at its deadline: more than any that was not. No recorded time is
+# as long.
 BEYOND_MS = 2**60
 
 
@@ -180,7 +186,8 @@ def _empty_sums() -> dict[Summed, Total]:
 
 @dataclass(slots=True, eq=False)
 class Stratum:
-    """What rows alike in all fields of a `StratumKey` add up to. An unknown column raises KeyError."""
+    """What rows alike in all fields of a `StratumKey` add up to. An unknown column raises
+    KeyError."""
 
     endings: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     tool_signs: Counter[tuple[Any, ...]] = field(default_factory=Counter)
@@ -197,7 +204,8 @@ class Stratum:
     ended_at_ms: int | None = None
 
     def add(self, rows: list[Row], endings: Mapping[tuple[Any, ...], int]) -> None:
-        """Take in rows that belong here; `endings` are theirs, counted, and tell what need not be looked for."""
+        """Take in rows that belong here; `endings` are theirs, counted, and tell what need not
+        be looked for."""
         self.endings.update(endings)
         kinds = [Ending(*ending) for ending in endings]
         all_succeeded = all(kind.succeeded for kind in kinds)
@@ -255,7 +263,8 @@ class Stratum:
         self.tallies["lag_us"].update(lags)
         if max(lags, default=0) > TIMER_NOISE_US:
             self.n_flagged += count_flagged(timings)
-        # The turns of a task are tries that went well; only a failed one that was followed by another was tried again.
+        # The turns of a task are tries that went well; only a failed one that was followed by
+        # another was tried again.
         several = [tries for row in rows if (tries := row.attempts) is not None and len(tries) > 1]
         waits = []
         for tries in several:
@@ -305,7 +314,8 @@ class Stratum:
 
 
 class Strata:
-    """Sorts rows into strata, as they first appear, and keeps none; with `only`, those of a target and prompts."""
+    """Sorts rows into strata, as they first appear, and keeps none; with `only`, those of a
+    target and prompts."""
 
     def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
         self.loads = LoadCalls()
@@ -334,7 +344,8 @@ class Strata:
             self._strata[StratumKey._make(key)].add(share, endings[key])
 
     def groups(self, planned: Sequence[Target] = ()) -> dict[Target, Group]:
-        """One group per target: those planned first, in their order, recorded or not, then others as they came."""
+        """One group per target: those planned first, in their order, recorded or not, then
+        others as they came."""
         members: dict[Target, dict[StratumKey, Stratum]] = {target: {} for target in planned}
         for key, stratum in self._strata.items():
             target = Target(key.provider, key.model, key.thinking_level)
@@ -343,7 +354,8 @@ class Strata:
 
 
 class Group:
-    """One target's strata as one: every way a cell ended, an expected call came, and offered tools were used."""
+    """One target's strata as one: every way a cell ended, an expected call came, and offered
+    tools were used."""
 
     def __init__(self, target: Target, strata: Mapping[StratumKey, Stratum]) -> None:
         self.target = target
@@ -368,8 +380,8 @@ class Group:
         suite: str | None = None,
         cold: bool | None = None,
     ) -> Percentiles:
-        """The distribution of a tallied time; with `family`, for which the time has to be traced, its intervals
-        know which calls are alike."""
+        """The distribution of a tallied time; with `family`, for which the time has to be
+        traced, its intervals know which calls are alike."""
         strata = []
         for key, stratum in self._in(suite):
             if cold is None or key.cold_start is cold:
@@ -389,8 +401,8 @@ class Group:
 
     @property
     def tps_rule(self) -> int | None:
-        """The rule that the group's tokens a second go by; where records have several, as of a run that a later
-        version went on with, the latest. None where there are no rates."""
+        """The rule that the group's tokens a second go by; where records have several, as of a
+        run that a later version went on with, the latest. None where there are no rates."""
         rules = [_rule_of(key) for key, stratum in self.strata if stratum.output_tps]
         return max(rules, default=None)
 
@@ -401,7 +413,8 @@ class Group:
     def describe_censored(
         self, family: Family, suite: str | None = None
     ) -> tuple[Percentiles, int | None]:
-        """The whole calls and those cut off at a deadline, which took `BEYOND_MS`; and the shortest such deadline."""
+        """The whole calls and those cut off at a deadline, which took `BEYOND_MS`; and the
+        shortest such deadline."""
         strata = self._in(suite)
         cut_off = _add_up(strata, "timeout_ms")
         values = _add_up(strata, "e2e_ms")
@@ -488,7 +501,8 @@ def _by_family(
 
 
 def wall_clock_ms(groups: Iterable[Group]) -> int | None:
-    """First start to last end within each stretch of a resumed run, summed; the pause between stretches is no work."""
+    """First start to last end within each stretch of a resumed run, summed; the pause between
+    stretches is no work."""
     bounds: dict[int, tuple[int, int]] = {}
     for group in groups:
         for key, stratum in group.strata:

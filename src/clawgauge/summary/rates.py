@@ -1,4 +1,5 @@
-"""k of n, what the repeats among them are worth, the percentiles of a time, and what a context does to both."""
+"""k of n, what the repeats among them are worth, the percentiles of a time, and what a context
+does to both."""
 
 from __future__ import annotations
 
@@ -28,11 +29,13 @@ MAX_MS = 2**53
 
 
 def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
-    """The same with the timeouts in. A percentile `beyond` lies among them, and neither mean nor maximum is known."""
+    """The same with the timeouts in. A percentile `beyond` lies among them, and neither mean nor
+    maximum is known."""
     if deadline_ms is None:
         return whole
     values = {"p50": whole.p50, "p95": whole.p95, "p99": whole.p99}
-    # Between the last answer and the first timeout lies a number that means nothing: it is beyond as well.
+    # Between the last answer and the first timeout lies a number that means nothing: it is beyond
+    # as well.
     beyond = [name for name, value in values.items() if value is not None and value > MAX_MS]
     deadline = float(deadline_ms)
     return msgspec.structs.replace(
@@ -57,9 +60,10 @@ def _closed(interval: Interval | None) -> Interval | None:
 
 
 class PooledRate(NamedTuple):
-    """Passes among trials. `effective` is None where the trials say nothing about other prompts. Where how much was
-    asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed to the share its
-    members passed, and the interval is one that holds whenever the asking stopped."""
+    """Passes among trials. `effective` is None where the trials say nothing about other prompts.
+    Where how much was asked hung on the answers (`searched`) there is no fixed n: then each
+    family is one trial, passed to the share its members passed, and the interval is one that
+    holds whenever the asking stopped."""
 
     k: int
     n: int
@@ -105,7 +109,8 @@ def cluster(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> dict[PromptKey, 
 def judge_repeatability(
     endings: Sequence[Ending], repeats: int, family: Family
 ) -> Repeatability | None:
-    """pass@k and pass^k for k = `repeats`, else the fewest times a prompt was judged; None where that is once."""
+    """pass@k and pass^k for k = `repeats`, else the fewest times a prompt was judged; None where
+    that is once."""
     trials = cluster((e.prompt, e.passed, e.n) for e in endings if e.judged)
     k = repeats or min((of_prompt.trials for of_prompt in trials.values()), default=0)
     if k < 2:
@@ -133,7 +138,8 @@ def _mean_chance(chances: Sequence[tuple[PromptKey, float]]) -> float | None:
 
 
 def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InContext]:
-    """What a model lost or won inside the context, over the prompts that were answered both ways."""
+    """What a model lost or won inside the context, over the prompts that were answered both
+    ways."""
     answers: dict[PromptKey, list[bool]] = {}
     kind_by_prompt: dict[PromptKey, str] = {}
     for ending in (*bare.endings, *inside.endings):
@@ -187,7 +193,8 @@ def _compare_twins(
     answers: Mapping[PromptKey, Sequence[bool]],
     schedule: Schedule,
 ) -> InContext:
-    """The mean pass rates of the bare prompts and of their twins in the context, and how sure the difference is."""
+    """The mean pass rates of the bare prompts and of their twins in the context, and how sure
+    the difference is."""
     before = fmean(fmean(answers[twin]) for twin in twins.values())
     after = fmean(fmean(answers[prompt]) for prompt in twins)
     changes_by_family: dict[PromptKey, list[float]] = {}

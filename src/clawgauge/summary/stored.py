@@ -29,8 +29,8 @@ _PARTS = (
 
 
 def seal_summary(summary: RunSummary, path: Path) -> RunSummary:
-    """The summary for the run folder `path`, with what tells a reader that it still holds. The folder
-    must be locked: nothing is recorded meanwhile."""
+    """The summary for the run folder `path`, with what tells a reader that it still holds. The
+    folder must be locked: nothing is recorded meanwhile."""
     results = stat_file(path, "results.jsonl")
     results_bytes = None if results is None else results.st_size
     counted = msgspec.structs.replace(summary, results_bytes=results_bytes, figures_sha256=None)
@@ -64,8 +64,8 @@ def read_summary(run: Run) -> RunSummary | None:
 
 
 def _can_be(part: object) -> bool:
-    """Whether no count is below nothing or above its whole, and every rate is one: anyone may write a
-    summary, with a right digest too."""
+    """Whether no count is below nothing or above its whole, and every rate is one: anyone may
+    write a summary, with a right digest too."""
     if isinstance(part, list):
         return all(map(_can_be, part))
     if not isinstance(part, msgspec.Struct):

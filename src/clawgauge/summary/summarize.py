@@ -105,7 +105,8 @@ def summarize_group(
     events: Sequence[Event],
     provider_settings: Mapping[str, Any],
 ) -> GroupSummary:
-    """The figures of one target. Where its prompts were asked in a context too, the bare ones judge it."""
+    """The figures of one target. Where its prompts were asked in a context too, the bare ones
+    judge it."""
     target = group.target
     bare = group
     inside = None
@@ -273,8 +274,8 @@ class _Beside:
 
 
 def _pool_beside(group: Group, schedule: Schedule, *, searched: bool) -> _Beside:
-    """An empty answer is an answer, and no pass. A refusal in the protocol's own words called nothing and said no: it
-    counts neither for nor against restraint."""
+    """An empty answer is an answer, and no pass. A refusal in the protocol's own words called
+    nothing and said no: it counts neither for nor against restraint."""
     restraint = []
     tasks = []
     agreement = []
@@ -363,8 +364,8 @@ def _summarize_suites(
     stop: Stop,
     tier_suites: Sequence[str],
 ) -> list[SuiteBreakdown]:
-    """Every suite with a record, in the order of the plan. What was left out on purpose is taken from `tier_suites`,
-    one after the other."""
+    """Every suite with a record, in the order of the plan. What was left out on purpose is taken
+    from `tier_suites`, one after the other."""
     n_left_out = stop.n_not_needed
     breakdown = []
     for suite in dict.fromkeys([*schedule.suites, *group.suites]):

@@ -1,4 +1,5 @@
-"""The tool-use tier of a group, the evidence under it, what a reader must also know, and who may be a subagent."""
+"""The tool-use tier of a group, the evidence under it, what a reader must also know, and who may
+be a subagent."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ _WORDS = {
     "tasks": "tasks done",
 }
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
-# A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
-# than this share made a native call: a few come of text that a server takes for a call.
+# A model never saw its tools where more than this share of the calls that offered some has a sign
+# of that, and fewer than this share made a native call: a few come of text that a server takes for
+# a call.
 _UNSEEN_SHARE = 0.5
 _SEEN_SHARE = 0.1
 
@@ -49,9 +51,10 @@ def judge_tool_use(
     restraint: PooledRate,
     tasks: PooledRate,
 ) -> ToolUse:
-    """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
-    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
-    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be."""
+    """The tier from the answered prompts that expect a tool, restraint and tasks left out; and
+    who may be a subagent. Prompts that offer tools decide where there are any; else the prompts
+    that expect a tool named in text. Where a search decided how many were asked, what it told
+    stands, and nothing is held decided that looking often could be."""
     apart = schedule.apart
     pool = find_pool(group.endings, apart)
     pooled = pool_rate(
@@ -71,7 +74,8 @@ def judge_tool_use(
         if answer.expects_call and answer.channel == TEXT and answer.prompt not in apart:
             n_rescued += answer.n
     n_made = sum(ending.n for ending in pool if ending.tool_use_success)
-    # The first harness recorded that an expected tool was called, but not which prompts expected one.
+    # The first harness recorded that an expected tool was called, but not which prompts expected
+    # one.
     is_unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
     source = None
     label = _label(pooled, standing)
@@ -105,8 +109,9 @@ def judge_tool_use(
 
 @dataclass(frozen=True, slots=True)
 class _TierStanding:
-    """Where a rate stands among the tiers. `evidence` is what its answers are worth; None where they say nothing about
-    other prompts. `tier_1` is `yes`, `no` or `cannot_tell`; `n_needed` clean passes would make it `yes`."""
+    """Where a rate stands among the tiers. `evidence` is what its answers are worth; None where
+    they say nothing about other prompts. `tier_1` is `yes`, `no` or `cannot_tell`; `n_needed`
+    clean passes would make it `yes`."""
 
     tier: int | None
     evidence: tiers.EffectiveCounts | None
@@ -147,7 +152,8 @@ def _is_decided_by_search(tier: int | None, tier_1: str, evidence: tiers.Effecti
 
 
 def judge_tools_seen(group: Group) -> ToolsSeen | None:
-    """Whether the tools on offer reached the model: the one place that decides it. None where none were offered."""
+    """Whether the tools on offer reached the model: the one place that decides it. None where
+    none were offered."""
     offered = group.total("native_calls")
     if not offered.n:
         return None
@@ -193,8 +199,8 @@ def _word_caution(
 
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
-    """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were still out may have gone
-    the other way: but not on its word alone."""
+    """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were
+    still out may have gone the other way: but not on its word alone."""
     if evidence is None:
         return "cannot_tell"
     at_fixed_n = tiers.judge_tier_1(*evidence)
@@ -209,7 +215,8 @@ def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
 
 
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
-    """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
+    """The answered cells a tier rests on: of prompts that offer tools where there are any, else
+    of text prompts."""
     expecting = [e for e in endings if e.is_evidence and e.expected_tools and e.prompt not in apart]
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
@@ -223,7 +230,8 @@ def pool_arguments(
 
 
 def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:
-    """How well the model tells when to call from when not to; None where no answered prompt offers tools."""
+    """How well the model tells when to call from when not to; None where no answered prompt
+    offers tools."""
     calls = [o for o in offered if o.expects_call and o.prompt not in schedule.apart]
     others = [o for o in offered if o.prompt in schedule.restraint]
     n_call = sum(o.n for o in calls)
@@ -292,7 +300,8 @@ def _recommend(
     restraint: PooledRate,
     tasks: PooledRate,
 ) -> ToolUse:
-    """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
+    """With what follows for subagents: who wrote calls as text, or was never shown the tools,
+    has shown nothing."""
     needs = [
         _need_calls(use),
         _need_rate("arguments", arguments),

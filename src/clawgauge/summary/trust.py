@@ -1,4 +1,5 @@
-"""How far a group's figures can be trusted, what state the machine was in, and what to do about a failure."""
+"""How far a group's figures can be trusted, what state the machine was in, and what to do about
+a failure."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def judge_clock(group: Group, events: Iterable[Event]) -> ClockTrust | None:
 
 
 def _lag_ms(of_calls_us: float | None, stretches: Sequence[_Watched], name: str) -> float | None:
-    """How late our own loop was: by the calls where they know it, else by the worst of the stretches."""
+    """How late our own loop was: by the calls where they know it, else by the worst of the
+    stretches."""
     if of_calls_us is not None:
         return of_calls_us / 1000
     return _worst(
@@ -92,7 +94,8 @@ def read_machine(events: Iterable[Event], target_label: str) -> Machine:
     details = _finished_details(events, target_label)
     if not details:
         return Machine()
-    # Processors and GPUs of all stretches together; none where the machine has no counters that could be read.
+    # Processors and GPUs of all stretches together; none where the machine has no counters that
+    # could be read.
     joules = []
     for detail in details:
         by_part = detail.get("energy_j")
@@ -188,7 +191,8 @@ def _word_unfinished(n_total: int, n_attempted: int, n_scheduled: int, stop: Sto
 
 
 def _recorded_warnings(group: Group, n_attempted: int) -> list[str]:
-    """What the records warn of, one sentence a kind: its commonest wording, and how many calls are of that kind."""
+    """What the records warn of, one sentence a kind: its commonest wording, and how many calls
+    are of that kind."""
     n_by_text = group.warnings()
     commonest: dict[str, str] = {}
     for text, _ in n_by_text.most_common():

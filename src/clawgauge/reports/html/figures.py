@@ -1,4 +1,5 @@
-"""The figures of the page: its columns, and every cell of them as it is shown. Its scripts draw and filter alone."""
+"""The figures of the page: its columns, and every cell of them as it is shown. Its scripts draw
+and filter alone."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from clawgauge.words import ABSENT, format_money, format_percent, rounded
 
 @dataclass(frozen=True, slots=True)
 class PageColumn:
-    """A figure under a label. `title` is shown to who points at it. A click sorts by it, `best_first` from above."""
+    """A figure under a label. `title` is shown to who points at it. A click sorts by it,
+    `best_first` from above."""
 
     figure: str
     label: str
@@ -46,7 +48,8 @@ class PageColumn:
 
 @dataclass(frozen=True, slots=True)
 class PageRate:
-    """A rate that may be drawn for all models; `has_tiers` draws the bounds of the tool-use tiers into it."""
+    """A rate that may be drawn for all models; `has_tiers` draws the bounds of the tool-use
+    tiers into it."""
 
     figure: str
     label: str
@@ -186,7 +189,8 @@ def _cells(part: ModelOrSuite, names: Iterable[str]) -> dict[str, Any]:
 
 
 def make_cell(value: Value, unit: Unit) -> dict[str, Any]:
-    """A figure as the page has it: `value` to sort and draw by, `text` to show; of a rate, its parts too."""
+    """A figure as the page has it: `value` to sort and draw by, `text` to show; of a rate, its
+    parts too."""
     cell: dict[str, Any] = {"value": value.value}
     if isinstance(value, Rate):
         cell |= _rate_texts(value)
@@ -230,7 +234,8 @@ def _count(amount: Amount) -> str:
 
 
 def _tier(use: ToolUse) -> dict[str, Any] | None:
-    """The tier and how sure it is; None where there is none. Better tiers come first, and of one tier the surer."""
+    """The tier and how sure it is; None where there is none. Better tiers come first, and of one
+    tier the surer."""
     if use.tier is None:
         return None
     chances = []
@@ -261,8 +266,8 @@ def _cost(model: GroupSummary) -> dict[str, Any]:
 
 
 def category_totals(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
-    """The pass rate of each category over all models that may be shown together: of one run or of all (None), of one
-    model or of all (None)."""
+    """The pass rate of each category over all models that may be shown together: of one run or
+    of all (None), of one model or of all (None)."""
     rates: dict[tuple[int | None, str | None, str, str], list[Rate]] = {}
     for number, run in enumerate(runs):
         for model in run.models:
