@@ -116,7 +116,8 @@ def share(rate: tuple[int, int]) -> str:
 KINDS: tuple[Callable[[], tuple[list[Any], list[Any]]], ...] = (plain, in_context, interrupted, timed_out)
 
 
-def write_kind(folder: Path, kind: Callable[[], tuple[list[Any], list[Any]]]) -> Truth:
+def write_kind(folder: Path, kind: Callable[[], tuple[list[Any], list[Any]]], **changes: Any) -> Truth:
+    """The run, its config with these `changes`."""
     prompts, rows = kind()
-    write_run(folder, rows, config=config(prompts, options={"timeout_s": DEADLINE_MS / 1000}))
+    write_run(folder, rows, config=config(prompts, options={"timeout_s": DEADLINE_MS / 1000}, **changes))
     return count(rows)

@@ -25,6 +25,7 @@ from clawgauge.config.providers import Tell
 from clawgauge.config.settings import OPTIONS
 from clawgauge.console.plain import PlainLines, Progress, Tally
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError, TargetError
+from clawgauge.figures import passed_of_asked, passed_of_needed
 from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, iter_results, withhold
 from clawgauge.journal.disk import way_out
@@ -217,9 +218,10 @@ def _conclude(plan: Plan, folder: RunFolder, *, quiet: bool, verbose: bool, as_j
     # Every target has to pass often enough of what it was asked; one without a single verdict to give cannot fail.
     wanted, failed = plan.settings.fail_under or 0.0, False
     for group in summary.models if wanted else ():
-        _, n_asked = group.passes
-        n_passed, n_held_to = group.passes_if_given_up
-        rate = n_passed / max(n_held_to, 1)
+        n_asked = passed_of_asked(group).n
+        needed = passed_of_needed(group)
+        n_held_to = needed.n
+        rate = needed.value or 0.0
         is_met = rate >= wanted
         unasked = word_unasked(group.attempted, group.n_scheduled)
         # Who passes by a part of what was planned has not shown the rest: that is said, too.

@@ -24,6 +24,7 @@ from clawgauge.compare.sides import (
     split_context,
 )
 from clawgauge.errors import ConfigError, RunFolderError
+from clawgauge.figures import Percentile, Value
 from clawgauge.records import SCHEMA_VERSION, GroupSummary
 from clawgauge.stats.paired import ALPHA
 
@@ -158,7 +159,7 @@ def _describe_pair(
     return PairComparison(
         target_a=pair.a.label, target_b=pair.b.label, n_shared=len(pair.shared),
         only_in_a=[label_prompt(key) for key in pair.only_a], only_in_b=[label_prompt(key) for key in pair.only_b],
-        figures=_figures(sides, {**rates, **shifts}, with_latency=bool(timed)), rates=rates,
+        figures=_compare_figures(a, b, {**rates, **shifts}, with_latency=bool(timed)), rates=rates,
         latency_ms=times.get("latency_ms"), ttft_ms=times.get("ttft_ms"), output_tokens=shifts["output_tokens"],
         flips=paired.find_flips(pair.shared), unanswered=paired.find_unanswered(pair.shared),
         stopped=[
@@ -170,24 +171,38 @@ def _describe_pair(
     )  # fmt: skip
 
 
-def _figures(
-    sides: Sequence[tuple[Literal["a", "b"], GroupSummary]], evidence: Mapping[str, Paired], *, with_latency: bool
-) -> list[findings.Figure]:
-    figures = []
-    for name, metric in METRICS.items():
-        if with_latency or not metric.is_timing:
-            a, b = (metric.read(group) for _, group in sides)
-            percentile = name.removesuffix("_ms")
-            beyond = [side for side, group in sides if percentile in group.timed_ms.beyond]
-            few = [side for side, group in sides if percentile in group.timed_ms.indicative]
-            reason = None
-            if metric.unit == "tps":
-                reason = _other_tps_rule(*(group for _, group in sides))
-            figure = findings.Figure(name=name, a=a, b=b, beyond=beyond, indicative=few, reason=reason)
-            if (found := evidence.get(metric.evidence or "")) is not None:
-                figure = msgspec.structs.replace(figure, verdict=found.verdict, smallest_change=found.smallest_change)
-            figures.append(figure)
-    return figures
+def _compare_figures(
+    a: GroupSummary, b: GroupSummary, evidence: Mapping[str, Paired], *, with_latency: bool
+) -> list[findings.ComparedFigure]:
+    """Every figure that a gate may name, of both sides; those of time only `with_latency`."""
+    compared = []
+    for metric in METRICS.values():
+        if metric.is_timing and not with_latency:
+            continue
+        value_a = metric.figure.read(a)
+        value_b = metric.figure.read(b)
+        sides: list[tuple[Literal["a", "b"], Value]] = [("a", value_a), ("b", value_b)]
+        paired_test = evidence.get(metric.evidence or "")
+        figure = findings.ComparedFigure(
+            name=metric.name,
+            a=value_a.value,
+            b=value_b.value,
+            verdict="cannot_tell" if paired_test is None else paired_test.verdict,
+            smallest_change=None if paired_test is None else paired_test.smallest_change,
+            beyond=[side for side, value in sides if _is_beyond(value)],
+            indicative=[side for side, value in sides if _is_indicative(value)],
+            reason=_other_tps_rule(a, b) if metric.unit == "tps" else None,
+        )
+        compared.append(figure)
+    return compared
+
+
+def _is_beyond(value: Value) -> bool:
+    return isinstance(value, Percentile) and value.is_beyond
+
+
+def _is_indicative(value: Value) -> bool:
+    return isinstance(value, Percentile) and value.is_indicative
 
 
 def _other_tps_rule(a: GroupSummary, b: GroupSummary) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from clawgauge.figures import MODEL_FIGURES, Figure, Unit
 from clawgauge.records import GroupSummary
-from clawgauge.verdict.jobs import rate_answers
 
 Scope: TypeAlias = Literal["verdicts", "latency", "note"]
 Verdict: TypeAlias = Literal["changed", "no_change_seen", "cannot_tell"]
@@ -97,7 +97,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
     failure_type: str
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired test behind it, if
     there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given. One of
     the sides `indicative` rests on too few calls. `reason` says why the two values cannot be set against each other at
@@ -137,7 +137,7 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     n_shared: int
     only_in_a: list[str]
     only_in_b: list[str]
-    figures: list[Figure]
+    figures: list[ComparedFigure]
     rates: dict[str, PairedRate]
     latency_ms: PairedShift | None
     ttft_ms: PairedShift | None
@@ -197,53 +197,47 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metric(NamedTuple):
-    """One figure of a group. `evidence` names the paired test that can call its change significant."""
+    """A figure that a gate may name. `evidence` names the paired test that can call its change significant."""
 
-    name: str
-    unit: Literal["rate", "ms", "count", "tps", "usd", "tier"]
-    read: Callable[[GroupSummary], float | None]
+    figure: Figure[GroupSummary]
     evidence: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.figure.name
+
+    @property
+    def unit(self) -> Unit:
+        return self.figure.unit
 
     @property
     def is_timing(self) -> bool:
         return self.unit in ("ms", "tps")
 
 
-def _pass_rate(group: GroupSummary) -> float | None:
-    passed, judged, _ = rate_answers(group)
-    return passed / judged if judged else None
-
-
-def _pass_rate_of_planned(group: GroupSummary) -> float | None:
-    """Of the bare prompts alone, where these were asked in the user's own context too."""
-    if not group.bare:
-        return group.pass_rate_scheduled
-    planned = sum(suite.n_scheduled_judged for suite in group.bare)
-    passed = sum(suite.n_passed for suite in group.bare)
-    return passed / planned if planned else None
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("objective_pass_rate", "rate", _pass_rate, "objective_pass_rate"),
-        Metric("pass_rate_scheduled", "rate", _pass_rate_of_planned, "pass_rate_scheduled"),
-        Metric("success_rate_ok", "rate", lambda g: g.success_rate_ok),
-        Metric("tool_use_rate", "rate", lambda g: g.tool_use.rate, "tool_use_rate"),
-        Metric("tier", "tier", lambda g: g.tool_use.tier),
-        Metric("argument_accuracy", "rate", lambda g: g.argument_accuracy.rate if g.argument_accuracy else None),
-        Metric("restraint", "rate", lambda g: g.restraint.rate, "restraint"),
-        Metric("tasks", "rate", lambda g: g.tasks.rate, "tasks"),
-        Metric("agreement", "rate", lambda g: g.agreement.rate if g.agreement else None, "agreement"),
-        Metric("p50_ms", "ms", lambda g: g.timed_ms.p50, "latency_ms"),
-        Metric("p95_ms", "ms", lambda g: g.timed_ms.p95), Metric("p99_ms", "ms", lambda g: g.timed_ms.p99),
-        Metric("mean_ms", "ms", lambda g: g.timed_ms.mean),
-        Metric("ttft_p50_ms", "ms", lambda g: g.ttft_ms.p50, "ttft_ms"),
-        Metric("ttft_p95_ms", "ms", lambda g: g.ttft_ms.p95),
-        Metric("output_tps_p50", "tps", lambda g: g.output_tps.p50),
-        Metric("output_tokens", "count", lambda g: g.output_tokens, "output_tokens"),
-        Metric("cost_usd", "usd", lambda g: g.cost_usd), Metric("n_ok", "count", lambda g: g.n_ok),
-        Metric("n_error", "count", lambda g: g.n_error), Metric("n_timeouts", "count", lambda g: g.n_timeouts),
-        Metric("n_truncated", "count", lambda g: g.n_truncated_by_max_tokens),
-    )
-}  # fmt: skip
+# In the order in which a comparison has them, and with the test behind each.
+_EVIDENCE: Mapping[str, str | None] = {
+    "objective_pass_rate": "objective_pass_rate",
+    "pass_rate_scheduled": "pass_rate_scheduled",
+    "success_rate_ok": None,
+    "tool_use_rate": "tool_use_rate",
+    "tier": None,
+    "argument_accuracy": None,
+    "restraint": "restraint",
+    "tasks": "tasks",
+    "agreement": "agreement",
+    "p50_ms": "latency_ms",
+    "p95_ms": None,
+    "p99_ms": None,
+    "mean_ms": None,
+    "ttft_p50_ms": "ttft_ms",
+    "ttft_p95_ms": None,
+    "output_tps_p50": None,
+    "output_tokens": "output_tokens",
+    "cost_usd": None,
+    "n_ok": None,
+    "n_error": None,
+    "n_timeouts": None,
+    "n_truncated": None,
+}
+METRICS = {name: Metric(MODEL_FIGURES[name], evidence) for name, evidence in _EVIDENCE.items()}

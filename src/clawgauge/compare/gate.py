@@ -12,7 +12,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from clawgauge.compare import findings
-from clawgauge.compare.findings import METRICS, Figure, Metric, PairComparison, Paired, PairedShift, RuleFinding
+from clawgauge.compare.findings import METRICS, ComparedFigure, Metric, PairComparison, Paired, PairedShift, RuleFinding
 from clawgauge.compare.paired import MIN_RUNS, OUTCOMES, Sides
 from clawgauge.compare.sides import Pair, RunSide, SharedPrompt, find_telling
 from clawgauge.errors import ConfigError
@@ -184,7 +184,7 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
 
 
 def _judge(
-    rule: Rule, figure: Figure, evidence: Paired | None, change: float | None, p_holm: float | None
+    rule: Rule, figure: ComparedFigure, evidence: Paired | None, change: float | None, p_holm: float | None
 ) -> tuple[findings.RuleOutcome, str]:
     name, why = rule.metric.name, None
     # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.

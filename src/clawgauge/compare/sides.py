@@ -20,7 +20,7 @@ from clawgauge.run_data import Row, Run, read_schedule
 from clawgauge.run_data.row import TimingsRow
 from clawgauge.run_data.schedule import read_stop, tier_prompts
 from clawgauge.summary import Strata
-from clawgauge.summary.figures import summarize_group
+from clawgauge.summary.summarize import summarize_group
 
 
 @dataclass(slots=True, eq=False)

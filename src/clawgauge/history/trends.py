@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from clawgauge.figures import passed, passed_of_asked, timed
 from clawgauge.history.findings import FillStep, History, Point, RunEntry, RunLine, Trend, find_missing, read_entries
 from clawgauge.prices import settings_of
 from clawgauge.records import (
@@ -27,7 +28,6 @@ from clawgauge.records import (
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.run_data import read_schedule
 from clawgauge.stats.paired import find_change
-from clawgauge.stats.quantiles import mark_few
 from clawgauge.verdict.jobs import (
     BUILT_IN,
     JudgedModel,
@@ -35,7 +35,6 @@ from clawgauge.verdict.jobs import (
     judge_jobs,
     judge_model,
     order_targets,
-    rate_answers,
 )
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.wording import word_capacity
@@ -81,10 +80,17 @@ def _parts(entry: RunEntry, wanted: _Wanted, suite: str | None) -> Iterator[tupl
 
 def _counts(part: _Part) -> dict[str, int]:
     """What is shown of a part of a run; what an earlier version's summary does not say of a suite, its records do."""
-    n_judged, (n_passed, n_asked) = rate_answers(part)[1], part.passes
-    counts = {"n_ok": part.n_ok, "n_scheduled": part.n_scheduled or part.n_total, "n_asked": n_asked or n_judged}
-    counts["n_attempted"] = part.attempted
-    return counts | {"n_passed": n_passed, "n_judged": min(n_judged, n_asked or n_judged)}
+    n_judged = passed(part).n
+    of_asked = passed_of_asked(part)
+    n_asked = of_asked.n or n_judged
+    return {
+        "n_ok": part.n_ok,
+        "n_scheduled": part.n_scheduled or part.n_total,
+        "n_asked": n_asked,
+        "n_attempted": part.attempted,
+        "n_passed": of_asked.k,
+        "n_judged": min(n_judged, n_asked),
+    }
 
 
 def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form:
@@ -100,14 +106,26 @@ def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form:
 
 
 def _point(entry: RunEntry, group: GroupSummary, part: _Part) -> Point:
-    use, timed, (k, n, ci95) = group.tool_use, mark_few(part.timed_ms), rate_answers(part)
+    use = group.tool_use
+    times = timed(part)
+    of_answers = passed(part)
     return Point(
-        run_id=entry.run_id, started_at_ms=entry.started_at_ms, **_counts(part), n_timed=part.n_success,
-        pass_rate=k / n if n else None, pass_ci95=ci95,
-        p50_ms=timed.p50, p50_ci95=timed.p50_ci95, p95_ms=timed.p95, beyond=timed.beyond,
-        indicative=timed.indicative,
-        tier=use.tier, tier_label=use.label, decided=use.decided, stopped_early=group.stopped_early,
-    )  # fmt: skip
+        run_id=entry.run_id,
+        started_at_ms=entry.started_at_ms,
+        **_counts(part),
+        n_timed=part.n_success,
+        pass_rate=of_answers.value,
+        pass_ci95=of_answers.ci95,
+        p50_ms=times.p50,
+        p50_ci95=times.p50_ci95,
+        p95_ms=times.p95,
+        beyond=times.beyond,
+        indicative=times.indicative,
+        tier=use.tier,
+        tier_label=use.label,
+        decided=use.decided,
+        stopped_early=group.stopped_early,
+    )
 
 
 def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -28,9 +28,9 @@ NOTHING_SENT = frozenset(
         "runtime_missing",
     }
 )
-TOO_FEW_TOKENS = "too_few_tokens"
+TOO_FEW_TOKENS: Final = "too_few_tokens"
 """In `Result.tools_unseen`: the server counted too few tokens to have shown the tools."""
-NO_TEMPLATE = "no_template"
+NO_TEMPLATE: Final = "no_template"
 """In `Result.tools_unseen`: the model's chat template has no place for tools."""
 CHECK_FAILED = "check_failed"
 """Why an answer has no verdict, as `Result.not_judged` says it: the check itself broke."""
@@ -45,7 +45,7 @@ LEAST_LATER_TOKENS = 1 - 1e-6
 
 Dividing by next to nothing tells nothing.
 """
-SERVER_PARTS = ("load", "queue", "prefill", "decode", "wire")
+SERVER_PARTS: Final = ("load", "queue", "prefill", "decode", "wire")
 
 
 def as_count(value: Any, below: int = 2**53) -> int | None:

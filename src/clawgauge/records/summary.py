@@ -201,16 +201,6 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
         """How many cells were asked; an earlier version's summary only says how many have a record."""
         return self.n_total if self.n_attempted is None else self.n_attempted
 
-    @property
-    def timed_ms(self) -> Percentiles:
-        """Whole calls, timeouts counted as longer than any answer."""
-        return self.latency_censored_ms or _answers(self)
-
-    @property
-    def passes(self) -> tuple[int, int]:
-        """What passed of the prompts with a verdict that were asked: the one figure that every screen shows."""
-        return self.n_passed, self.n_scheduled_judged if self.n_asked_judged is None else self.n_asked_judged
-
 
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
     """Calling and leaving alone in one figure: the mean of both rates, where tools are offered. `k_call` answers made a
@@ -332,36 +322,6 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
         inside = {suite.suite + IN_CONTEXT for suite in self.suites}
         bare = [suite for suite in self.suites if suite.suite not in inside]
         return bare if len(bare) < len(self.suites) else []
-
-    @property
-    def passes(self) -> tuple[int, int]:
-        """The same; of the bare prompts alone, where these were asked in a context too."""
-        bare = [suite.passes for suite in self.bare]
-        asked = self.n_scheduled_judged if self.n_asked_judged is None else self.n_asked_judged
-        return (sum(k for k, _ in bare), sum(n for _, n in bare)) if bare else (self.n_passed, asked)
-
-    @property
-    def passes_if_given_up(self) -> tuple[int, int]:
-        """The same; but among the prompts too that have a record and were not asked: of a target that was given up,
-        the few that it answered before that do not stand for the rest."""
-        n_passed, n_asked = self.passes
-        n_planned = self.n_scheduled_judged
-        n_not_asked = self.n_not_asked
-        bare = self.bare
-        if bare:
-            n_planned = sum(suite.n_scheduled_judged for suite in bare)
-            n_not_asked = sum(suite.n_not_asked for suite in bare)
-        return n_passed, max(n_asked, min(n_planned, n_asked + n_not_asked))
-
-    @property
-    def timed_ms(self) -> Percentiles:
-        """Whole calls, timeouts counted as longer than any answer; of an earlier version's summary, the answers."""
-        return self.latency_censored_ms or self.latency_all_ms or _answers(self)
-
-
-def _answers(part: GroupSummary | SuiteBreakdown) -> Percentiles:
-    plain = part.latency_ms
-    return Percentiles(n=part.n_success, p50=plain.p50, p95=plain.p95, p99=plain.p99, mean=plain.mean)
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,25 +1,47 @@
-"""The answer at first glance: a line a model, which of them to take for which job, the run that would tell more."""
+"""The answer at first glance: a line a model, which of them to take for which job, the run that
+would tell more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from clawgauge.figures import INDICATIVE, Style, format_cell, read_figure
+from clawgauge.figures.values import Amount
 from clawgauge.prices import host_of, is_free, settings_of
 from clawgauge.proxies import is_loopback
-from clawgauge.records import GroupSummary, JobVerdict, RunConfig, RunSummary
+from clawgauge.records import Fit, GroupSummary, JobVerdict, RunConfig, RunSummary
+from clawgauge.reports.columns import ModelColumn
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, context_rows, format_measure, name_models
+from clawgauge.reports.words import LEGEND, context_rows, name_models
 from clawgauge.verdict import best_first, order_targets, word_run
-from clawgauge.words import ABSENT, format_bytes, format_money, format_number, format_percent, list_names, rounded
+from clawgauge.words import ABSENT, format_bytes, format_money, list_names
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
-CANNOT_TELL, NOBODY, _FREE = "cannot tell yet", "none of these", "free"
+CANNOT_TELL = "cannot tell yet"
+NOBODY = "none of these"
+_FREE = "free"
 _MAX_NAMED = 3
+_FIGURES = (
+    ModelColumn("answered", "answered"),
+    ModelColumn("tier", "tier"),
+    ModelColumn("passed_of_asked", "pass", Style.WITH_PERCENT),
+    ModelColumn("tool_use_rate", "tools"),
+    ModelColumn("restraint", "restraint"),
+    ModelColumn("tasks", "tasks"),
+    ModelColumn("agreement", "agrees"),
+    ModelColumn("p50_ms", "p50 ms"),
+    ModelColumn("p95_ms", "p95 ms"),
+    ModelColumn("ttft_p50_ms", "first ms"),
+    ModelColumn("output_tps_p50", "tok/s"),
+    ModelColumn("cost_per_call_usd", "cost"),
+    ModelColumn("peak_memory_bytes", "machine"),
+    ModelColumn("energy_j", "energy"),
+)
 # The columns a person misses least; what decides the jobs goes last.
 _YIELDING = (
-    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass", "tier", "agrees",
-    "restraint", "tools", "tasks",
+    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass",
+    "tier", "agrees", "restraint", "tools", "tasks",
 )  # fmt: skip
 
 
@@ -32,27 +54,43 @@ class Choice(NamedTuple):
 
 
 def choose(jobs: Sequence[JobVerdict]) -> list[Choice]:
+    """Whom to take for each job that has a model to judge."""
     names = name_models(order_targets(jobs))
-    return [_choice(job, names) for job in jobs if job.ranking]
+    return [_choose_for(job, names) for job in jobs if job.ranking]
 
 
-def _choice(job: JobVerdict, names: Mapping[str, str]) -> Choice:
+def _choose_for(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     first = job.ranking[0]
     if first.fit == "yes":
-        best = [one for one in job.ranking if one.tie] or [first]
-        # By the job's own figures; of those that are alike in them, who is better in the other jobs.
-        order = list(names)
-        best.sort(key=lambda one: (one.place, order.index(one.target)))
-        named = [names[one.target] for one in best]
-        if len(named) > _MAX_NAMED + 1:
-            named[_MAX_NAMED:] = [f"{len(named) - _MAX_NAMED} others"]
-        *others, last = named
-        use = f"{', '.join(others)} or {last}" if others else last
-        return Choice(job.job, use, f"{'a tie: ' if first.tie else ''}{best[0].why}")
+        return _choose_best(job, names)
     # What is said of several alike is said of none by name.
-    whys = [one.why for one in job.ranking if one.fit == first.fit]
-    of = f"{names[first.target]}: " if whys.count(first.why) < min(len(whys), 2) else ""
-    return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, f"{of}{first.why}")
+    reasons = [fit.why for fit in job.ranking if fit.fit == first.fit]
+    why = first.why
+    if len(reasons) > 1 and reasons.count(first.why) == 1:
+        why = f"{names[first.target]}: {first.why}"
+    return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, why)
+
+
+def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
+    first = job.ranking[0]
+    best = [fit for fit in job.ranking if fit.tie] or [first]
+    order = list(names)
+
+    def place_of(fit: Fit) -> tuple[int, int]:
+        """By the job's own figures; of those that are alike in them, who is better in the other
+        jobs."""
+        return fit.place, order.index(fit.target)
+
+    best.sort(key=place_of)
+    use = [names[fit.target] for fit in best]
+    if len(use) > _MAX_NAMED + 1:
+        n_more = len(use) - _MAX_NAMED
+        use = [*use[:_MAX_NAMED], f"{n_more} others"]
+    text = use[-1]
+    if len(use) > 1:
+        text = f"{', '.join(use[:-1])} or {use[-1]}"
+    tie = "a tie: " if first.tie else ""
+    return Choice(job.job, text, f"{tie}{best[0].why}")
 
 
 def describe_jobs(jobs: Sequence[JobVerdict], by: str = "") -> Section:
@@ -65,92 +103,121 @@ def describe_models(
     groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict], config: RunConfig | None = None
 ) -> Section:
     """One line a model, the best first; a column nobody has a figure for is left out."""
-    groups, jobs = best_first(groups, jobs), [job for job in jobs if job.ranking]
-    marks = [{one.target: MARKS[one.fit] for one in job.ranking} for job in jobs]
-    settings = [settings_of(config, group.target) for group in groups]
-    figures = {name: list(map(read, groups, settings)) for name, read in _FIGURES.items()}
-    figures = {name: cells for name, cells in figures.items() if set(cells) - {ABSENT, _FREE}}
-    if all(group.n_ok == group.attempted for group in groups):
-        figures.pop("answered", None)
-    labels = [group.target.label for group in groups]
-    names = name_models(labels)
-    names |= {(at := group.target.label): f"{names[at]} !" for group in groups if group.tool_use.caution}
-    rows = [
-        [names[label], *(of[label] for of in marks), *(cells[place] for cells in figures.values())]
-        for place, label in enumerate(labels)
+    groups = best_first(groups, jobs)
+    jobs = [job for job in jobs if job.ranking]
+    names = name_models(group.target.label for group in groups)
+    figures = _choose_figures(groups, config)
+    rows = []
+    for place, group in enumerate(groups):
+        label = group.target.label
+        name = f"{names[label]} !" if group.tool_use.caution else names[label]
+        marks = [_mark_of(job, label) for job in jobs]
+        rows.append([name, *marks, *(cells[place] for cells in figures.values())])
+    columns = [
+        Column("model", narrow="name"),
+        *(Column(job.column, narrow="mark") for job in jobs),
+        *(Column(heading, "right") for heading in figures),
     ]
-    columns = [Column("model", narrow="name"), *(Column(job.column, narrow="mark") for job in jobs)]
-    columns += [Column(name, "right") for name in figures]
-    # In the narrowest terminal the jobs give way from the last to the first: the list below has them all.
+    # In the narrowest terminal the jobs give way from the last to the first: the list below has
+    # them all.
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
-    legend = {job.column: "✓ fit, ✗ not fit, ? cannot tell yet" for job in jobs[:1]}
-    unasked = any(group.attempted < group.n_scheduled for group in groups)
-    told = ["of the prompts that were asked"] if unasked else []
-    told += ["unanswered prompts count as not passed"] if "answered" in figures else []
-    legend |= {"pass": f"pass: {'; '.join(told)}"} if told else {}
+    legend = {}
+    if jobs:
+        legend[jobs[0].column] = "✓ fit, ✗ not fit, ? cannot tell yet"
+    passing = []
+    if any(group.attempted < group.n_scheduled for group in groups):
+        passing.append("of the prompts that were asked")
+    if "answered" in figures:
+        passing.append("unanswered prompts count as not passed")
+    if passing:
+        legend["pass"] = f"pass: {'; '.join(passing)}"
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
-    legend |= {INDICATIVE: LEGEND, " !": "! with a caution, below"}
+    legend[INDICATIVE] = LEGEND
+    legend[" !"] = "! with a caution, below"
     return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend)])
 
 
-def describe_context(summary: RunSummary) -> Section:
-    heading = Column("model", narrow="name"), Column("what"), Column("bare", "right"), Column("in context", "right")
-    table = Table([*heading, Column("change", narrow="wrapped")], context_rows(summary), ruled=True)
-    said = f"asked in {summary.context}: this run holds your own prompt, its files are readable by you alone"
-    return Section("in your own context", [table, Prose([said] if summary.context else [])])
+def _mark_of(job: JobVerdict, label: str) -> str:
+    for fit in job.ranking:
+        if fit.target == label:
+            return MARKS[fit.fit]
+    raise KeyError(label)
 
 
-def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
-    open_yet = [job for job in jobs if job.suites]
-    if not open_yet:
-        return []
-    asked, suites = {t for job in open_yet for t in job.targets}, [suite for job in open_yet for suite in job.suites]
-    targets = [target for target in order_targets(jobs) if target in asked]
-    *pieces, last = word_run(targets, list(dict.fromkeys(suites)))
-    named = list_names([job.job for job in open_yet], len(open_yet))
-    command = Commands([*(f"{piece} \\" for piece in pieces), last])
-    return [Prose([f"To tell who is fit for {named}, run:"]), command]
+def _choose_figures(
+    groups: Sequence[GroupSummary], config: RunConfig | None
+) -> dict[str, list[str]]:
+    """The cells of every column that tells something, by its heading."""
+    figures = {}
+    for column in _FIGURES:
+        cells = [_cell(column, group, settings_of(config, group.target)) for group in groups]
+        if set(cells) <= {ABSENT, _FREE}:
+            continue
+        if column.figure == "answered" and all(group.n_ok == group.attempted for group in groups):
+            continue
+        figures[column.heading] = cells
+    return figures
 
 
-def word_tier_mark(tier: int | None, *, decided: bool) -> str:
-    """`1`, and `1?` of a tier that is not decided."""
-    return ABSENT if tier is None else f"{tier}{'' if decided else '?'}"
-
-
-def _rate(k: int, n: int) -> str:
-    return f"{format_percent(k / n)} {k}/{n}" if n else ABSENT
-
-
-def _share(k: int, n: int) -> str:
-    return f"{k}/{n}" if n else ABSENT
+def _cell(column: ModelColumn, group: GroupSummary, settings: Mapping[str, Any]) -> str:
+    if column.figure == "cost_per_call_usd":
+        return _cost(group, settings)
+    if column.figure == "peak_memory_bytes":
+        return _machine(group, settings)
+    return column.cell(group)
 
 
 def _cost(group: GroupSummary, settings: Mapping[str, Any]) -> str:
-    if group.cost is not None:
-        return f"{format_money(group.cost.per_call_usd)} a call"
+    usd = read_figure("cost_per_call_usd", group).value
+    if usd is not None:
+        return f"{format_money(usd)} a call"
     return _FREE if is_free(settings) else ABSENT
 
 
 def _machine(group: GroupSummary, settings: Mapping[str, Any]) -> str:
-    """Of the machine the model runs on; nothing where that is another one, or may be, or did nothing."""
+    """Of the machine the model runs on; nothing where that is another one, or may be, or did
+    nothing."""
     host = host_of(settings.get("base_url"))
-    here = is_free(settings) and (not host or is_loopback(host))
-    return format_bytes(group.peak_vram_bytes or group.peak_memory_bytes) if here and group.n_ok else ABSENT
+    is_here = is_free(settings) and (not host or is_loopback(host))
+    if not is_here or not group.n_ok:
+        return ABSENT
+    vram = read_figure("peak_vram_bytes", group).value
+    memory = read_figure("peak_memory_bytes", group).value
+    return format_bytes(vram or memory)
 
 
-# What stands under each heading, of a model and of the settings of its provider.
-_FIGURES: Mapping[str, Callable[[GroupSummary, Mapping[str, Any]], str]] = {
-    "answered": lambda group, _: _share(group.n_ok, group.attempted),
-    "tier": lambda group, _: word_tier_mark(group.tool_use.tier, decided=group.tool_use.decided),
-    "pass": lambda group, _: _rate(*group.passes),
-    "tools": lambda group, _: _share(group.tool_use.k, group.tool_use.n),
-    "restraint": lambda group, _: _share(group.restraint.k, group.restraint.n),
-    "tasks": lambda group, _: _share(group.tasks.k, group.tasks.n),
-    "agrees": lambda group, _: _share(own.k, own.n) if (own := group.agreement) else ABSENT,
-    "p50 ms": lambda group, _: format_measure(group.timed_ms, "p50", interval=False),
-    "p95 ms": lambda group, _: format_measure(group.timed_ms, "p95", interval=False),
-    "first ms": lambda group, _: format_measure(group.ttft_ms, "p50", interval=False),
-    "tok/s": lambda group, _: format_number(group.output_tps.p50),
-    "cost": _cost, "machine": _machine,
-    "energy": lambda group, _: ABSENT if group.energy_j is None else f"{rounded(group.energy_j / 1000, 1)} kJ",
-}  # fmt: skip
+def describe_context(summary: RunSummary) -> Section:
+    """What the user's own context costs each model."""
+    columns = [
+        Column("model", narrow="name"),
+        Column("what"),
+        Column("bare", "right"),
+        Column("in context", "right"),
+        Column("change", narrow="wrapped"),
+    ]
+    notes = []
+    if summary.context:
+        private = "this run holds your own prompt, its files are readable by you alone"
+        notes.append(f"asked in {summary.context}: {private}")
+    table = Table(columns, context_rows(summary), ruled=True)
+    return Section("in your own context", [table, Prose(notes)])
+
+
+def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
+    """The run that would tell who is fit for the jobs that are still open; nothing where there
+    is none."""
+    still_open = [job for job in jobs if job.suites]
+    if not still_open:
+        return []
+    to_ask = {target for job in still_open for target in job.targets}
+    targets = [target for target in order_targets(jobs) if target in to_ask]
+    suites = list(dict.fromkeys(suite for job in still_open for suite in job.suites))
+    *pieces, last = word_run(targets, suites)
+    names = list_names([job.job for job in still_open], len(still_open))
+    command = Commands([*(f"{piece} \\" for piece in pieces), last])
+    return [Prose([f"To tell who is fit for {names}, run:"]), command]
+
+
+def word_tier_mark(tier: int | None, *, decided: bool) -> str:
+    """`1`, and `1?` of a tier that is not decided."""
+    return format_cell(Amount(tier, is_provisional=not decided), "tier")

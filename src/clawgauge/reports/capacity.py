@@ -1,89 +1,144 @@
-"""What a capacity run found: the answer in a sentence, the steps it rests on, what bends them; and two of them."""
+"""What a capacity run found: the answer in a sentence, the steps it rests on, what bends them;
+and two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
+from clawgauge.figures import INDICATIVE
 from clawgauge.records import CapacitySummary, RunSummary, StepSummary
 from clawgauge.reports.clean import one_line
+from clawgauge.reports.columns import StepColumn
 from clawgauge.reports.document import Column, Points, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, MIN_SAMPLES_P95, format_measure
+from clawgauge.reports.words import MIN_SAMPLES_P95
 from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange
 from clawgauge.verdict.wording import word_capacity, word_tokens
-from clawgauge.words import ABSENT, format_number, format_percent
+from clawgauge.words import ABSENT
 
-
-def _times(name: str, percentile: str, digits: int = 0) -> Callable[[StepSummary], str]:
-    return lambda step: format_measure(getattr(step, name), percentile, digits, interval=False)
-
-
-_STEPS: Mapping[str, Callable[[StepSummary], str]] = {
-    "n": lambda step: str(step.n), "requests/s": lambda step: f"{step.requests_per_s:.3g}",
-    "tokens/s": lambda step: format_number(step.output_tokens_per_s),
-    "ttft p50": _times("ttft_ms", "p50"), "ttft p95": _times("ttft_ms", "p95"), "tpot p50": _times("tpot_ms", "p50", 1),
-    "itl p95": _times("itl_ms", "p95", 1), "e2e p95": _times("e2e_ms", "p95"),
-    "queue": lambda step: format_number(step.server_ms.get("queue")),
-    "prefill": lambda step: format_number(step.server_ms.get("prefill")),
-    "within limits": lambda step: format_percent(step.attained),
-    "failed": lambda step: str(step.n_failed or ABSENT), "answer": lambda step: format_number(step.output_tokens),
-    "cached": lambda step: format_number(step.cached_tokens or None),
-}  # fmt: skip
+_MAX_NAME = 80
+_COLUMNS = (
+    StepColumn("n", "n"),
+    StepColumn("requests_per_s", "requests/s"),
+    StepColumn("output_tokens_per_s", "tokens/s"),
+    StepColumn("ttft_p50_ms", "ttft p50"),
+    StepColumn("ttft_p95_ms", "ttft p95"),
+    StepColumn("tpot_p50_ms", "tpot p50", digits=1),
+    StepColumn("itl_p95_ms", "itl p95", digits=1),
+    StepColumn("e2e_p95_ms", "e2e p95"),
+    StepColumn("queue_ms", "queue"),
+    StepColumn("prefill_ms", "prefill"),
+    StepColumn("attained", "within limits"),
+    StepColumn("n_failed", "failed", is_zero_shown=False),
+    StepColumn("output_tokens", "answer"),
+    StepColumn("cached_tokens", "cached", is_zero_shown=False),
+)
 _THIN = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls"
-_YIELDING = ("queue", "prefill", "cached", "answer", "itl p95", "tokens/s", "tpot p50", "e2e p95", "ttft p50", "n")
+# Left out one after the other where there is little room, and of the line that tells of a step as
+# it ends.
+_YIELDING = (
+    "queue", "prefill", "cached", "answer", "itl p95", "tokens/s", "tpot p50", "e2e p95",
+    "ttft p50", "n",
+)  # fmt: skip
+_NOT_IN_A_LINE = _YIELDING[:8]
 
 
 def word_step(context_tokens: int, step: StepSummary) -> str:
     """A step as it ends: `8 at once at 2k: n 60, requests/s 11.4, ttft p50 70, ttft p95 71 …`."""
-    told = {name: read(step) for name, read in _STEPS.items() if name not in _YIELDING[:8]}
-    figures = ", ".join(f"{name} {figure}" for name, figure in told.items() if figure != ABSENT)
-    unit, growing = "at once" if step.rate is None else "a second", "; the queue grew" if step.growing else ""
+    figures = []
+    for column in _COLUMNS:
+        cell = column.cell(step)
+        if column.heading not in _NOT_IN_A_LINE and cell != ABSENT:
+            figures.append(f"{column.heading} {cell}")
+    unit = "at once" if step.rate is None else "a second"
+    growing = "; the queue grew" if step.growing else ""
     trust = f"; not trusted: {step.untrusted}" if step.untrusted else ""
-    return f"{step.level:g} {unit} at {word_tokens(context_tokens)}: {figures}{growing}{trust}"
+    load = f"{step.level:g} {unit} at {word_tokens(context_tokens)}"
+    return f"{load}: {', '.join(figures)}{growing}{trust}"
 
 
 def describe_capacity(summary: RunSummary) -> list[Section]:
     """For every target and length its sentence, its steps, and what a reader must know of them."""
-    answers, sections, fits = list[str](), list[Section](), dict[str, str]()
+    answers: list[str] = []
+    sections: list[Section] = []
+    fits: dict[str, str] = {}
     for entry in summary.capacity:
-        name = one_line(entry.target, 80)
+        name = one_line(entry.target, _MAX_NAME)
         answers.append(f"{name}: {word_capacity(entry)}")
         title = f"{name} at {word_tokens(entry.context_tokens)}"
         sections.append(Section(title, [_table(entry), Prose(_notes(entry))]))
-        if (fit := entry.ttft_fit) is not None:
+        fit = entry.ttft_fit
+        if fit is not None:
             likely = "–".join(f"{end:.1f}" for end in fit.ms_per_1k_tokens_ci95)
             per_1k = f"{fit.ms_per_1k_tokens:.1f} ms per 1k tokens (likely {likely})"
             fits[name] = f"{name}: {fit.fixed_ms:.0f} ms + {per_1k}, n={fit.n}"
-    lines = Section("first token of a lone call, by length of prompt", [Points(list(fits.values()))])
+    lines = Section(
+        "first token of a lone call, by length of prompt", [Points(list(fits.values()))]
+    )
     return [Section("what it can carry", [Points(answers)]), *sections, lines]
 
 
 def _table(entry: CapacitySummary) -> Table:
-    names, marks = ["at once" if entry.mode == "closed" else "a second", *_STEPS], {True: "", False: "*"}
-    rows = [[f"{one.level:g}{marks[one.trusted]}", *(read(one) for read in _STEPS.values())] for one in entry.steps]
-    kept = [n for n in range(len(names)) if any(row[n] != ABSENT for row in rows)]
-    columns, legend = [Column(names[n], "right") for n in kept], {INDICATIVE: _THIN}
-    return Table(columns, [[row[n] for n in kept] for row in rows], _YIELDING, ruled=True, legend=legend)
+    headings = ["at once" if entry.mode == "closed" else "a second"]
+    cells = [[f"{step.level:g}" if step.trusted else f"{step.level:g}*" for step in entry.steps]]
+    for column in _COLUMNS:
+        of_steps = [column.cell(step) for step in entry.steps]
+        if set(of_steps) <= {ABSENT}:
+            continue
+        headings.append(column.heading)
+        cells.append(of_steps)
+    columns = [Column(heading, "right") for heading in headings]
+    rows = list(zip(*cells, strict=True))
+    return Table(columns, rows, _YIELDING, ruled=True, legend={INDICATIVE: _THIN})
 
 
 def _notes(entry: CapacitySummary) -> list[str]:
+    if not entry.steps:
+        return []
     notes = ["times in ms, failures slower than any"]
-    notes += [f"* {step.level:g}: {step.untrusted}; left out of the answer" for step in entry.steps if step.untrusted]
-    if dropped := sum(step.n_dropped for step in entry.steps):
-        notes.append(f"{dropped} not sent: as many were out as may be (--max-concurrency)")
+    for step in entry.steps:
+        if step.untrusted:
+            notes.append(f"* {step.level:g}: {step.untrusted}; left out of the answer")
+    n_dropped = sum(step.n_dropped for step in entry.steps)
+    if n_dropped:
+        notes.append(f"{n_dropped} not sent: as many were out as may be (--max-concurrency)")
     if entry.truncated is None:
-        notes.append("whether prompts were read whole cannot be told: no count shows it, and answers lack the codes")
-    return notes if entry.steps else []
+        unknown = "whether prompts were read whole cannot be told"
+        notes.append(f"{unknown}: no count shows it, and answers lack the codes")
+    return notes
 
 
 def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
     """What two capacity runs say can be carried; and all that both say, figure by figure."""
-    carried, answers = [one for one in changes if one.figure in (AT_ONCE, A_SECOND)], []
-    for one in carried:
-        both = (f"{n:g} {one.figure}{' or more' * (name in one.verdict)} in {name}" if n is not None else
-                f"cannot tell in {name}" for name, n in (("A", one.a), ("B", one.b)))  # fmt: skip
-        answers.append(f"{one_line(one.target, 80)} at {one.load}: {', '.join(both)}")
-    columns = [Column("target", narrow="target"), *map(Column, ("load", "figure", "A", "B", "verdict"))]
-    shown = [one for one in changes if one not in carried]
-    rows = [[*one[:3], *(ABSENT if x is None else f"{x:.4g}" for x in one[3:5]), one.verdict] for one in shown]
-    table = Section("", [Table(columns, rows, ruled=True), Prose([] if rows else ["no load is in both"])])
+    answers = []
+    rows = []
+    for change in changes:
+        if change.figure in (AT_ONCE, A_SECOND):
+            a = _word_carried(change, "A", change.a)
+            b = _word_carried(change, "B", change.b)
+            answers.append(f"{one_line(change.target, _MAX_NAME)} at {change.load}: {a}, {b}")
+        else:
+            a = _four_digits(change.a)
+            b = _four_digits(change.b)
+            rows.append([change.target, change.load, change.figure, a, b, change.verdict])
+    columns = [
+        Column("target", narrow="target"),
+        Column("load"),
+        Column("figure"),
+        Column("A"),
+        Column("B"),
+        Column("verdict"),
+    ]
+    nothing = [] if rows else ["no load is in both"]
+    table = Section("", [Table(columns, rows, ruled=True), Prose(nothing)])
     return [Section("what it can carry", [Points(answers)]), table]
+
+
+def _word_carried(change: LoadChange, side: str, n: float | None) -> str:
+    if n is None:
+        return f"cannot tell in {side}"
+    or_more = " or more" if side in change.verdict else ""
+    return f"{n:g} {change.figure}{or_more} in {side}"
+
+
+def _four_digits(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.4g}"

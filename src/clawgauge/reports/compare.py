@@ -12,9 +12,10 @@ from clawgauge import words
 from clawgauge.compare import findings
 from clawgauge.compare.findings import METRICS, Comparison, Difference, Flip, PairComparison, Paired, PairedRate
 from clawgauge.compare.sides import label_prompt
+from clawgauge.figures import INDICATIVE
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, name_models, word_unreadable
+from clawgauge.reports.words import LEGEND, name_models, word_unreadable
 from clawgauge.words import ABSENT, format_date, format_money, format_ms, format_p, format_percent, list_names, plural
 
 TESTS = {

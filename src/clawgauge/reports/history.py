@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from clawgauge.figures import INDICATIVE, Percentile, Rate, Style, format_cell
 from clawgauge.history.findings import Coverage, History, Point, RunLine, Trend
 from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
-from clawgauge.reports.words import INDICATIVE, LEGEND, name_models, word_unreadable
-from clawgauge.words import ABSENT, format_beyond, format_date, format_ms, format_rate, list_names, plural
+from clawgauge.reports.words import LEGEND, name_models, word_unreadable
+from clawgauge.words import ABSENT, format_date, list_names, plural
 
 BY_NEWEST = ", each model by its newest run that can tell"
 _MAX_IDS, _MAX_TARGETS, _MAX_NAME, _MAX_PASSES, _MAX_SERIES = 8, 3, 60, 120, 20
@@ -70,7 +71,6 @@ def list_unreadable(history: History) -> list[str]:
 
 def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
     latest, best = trend.latest, trend.best
-    thin = latest.p95_ms is not None and "p95" in latest.indicative and "p95" not in latest.beyond
     return (
         trend.target,
         f"{_prompts(trend)} #{trend.form}" if alike else _prompts(trend),
@@ -79,7 +79,7 @@ def _trend_row(trend: Trend, *, alike: bool) -> tuple[str, ...]:
         f"{best.n_passed}/{best.n_asked} ({best.run_id})" if best.n_asked else ABSENT,
         word_tier_mark(latest.tier, decided=latest.decided),
         _time(latest, "p50"),
-        f"{_time(latest, 'p95')}{INDICATIVE if thin else ''}",
+        _time(latest, "p95"),
     )
 
 
@@ -94,7 +94,13 @@ def _suites(names: Sequence[str]) -> str:
 
 def _time(point: Point, name: Literal["p50", "p95"]) -> str:
     value_ms = point.p50_ms if name == "p50" else point.p95_ms
-    return format_beyond(value_ms) if value_ms and name in point.beyond else format_ms(value_ms)
+    percentile = Percentile(
+        value=value_ms,
+        n=point.n_timed,
+        is_beyond=name in point.beyond,
+        is_indicative=name in point.indicative,
+    )
+    return format_cell(percentile, "ms", Style.WITH_UNIT)
 
 
 def _answered(part: RunLine | Point) -> str:
@@ -104,7 +110,8 @@ def _answered(part: RunLine | Point) -> str:
 
 
 def _pass_rate(point: Point) -> str:
-    return format_rate(point.n_passed, point.n_asked, point.asked_ci95)
+    rate = Rate(point.n_passed, point.n_asked, point.asked_ci95)
+    return format_cell(rate, "rate", Style.FULL)
 
 
 def _series_rows(trend: Trend) -> list[tuple[str, ...]]:

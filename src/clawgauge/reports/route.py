@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from clawgauge.figures import INDICATIVE, passed_of_asked, timed
 from clawgauge.records import ToolUse
 from clawgauge.reports.answer import describe_jobs
 from clawgauge.reports.clean import clean_lines, one_line
 from clawgauge.reports.document import Column, Points, Prose, Section, Table, as_markdown
-from clawgauge.reports.words import INDICATIVE, LEGEND, MIN_SAMPLES_P95
+from clawgauge.reports.words import LEGEND, MIN_SAMPLES_P95
 from clawgauge.routing.chains import ChainForecast
 from clawgauge.routing.configuration import Routing
 from clawgauge.routing.decision import Decision, Standing
@@ -62,19 +63,19 @@ def describe_decision(decision: Decision) -> list[Section]:
 def _row(place: int, standing: Standing) -> list[str]:
     evidence = standing.evidence
     group = evidence.group
-    n_passed, n_asked = group.passes
-    timed_ms = group.timed_ms
-    p95 = format_number(timed_ms.p95)
-    if timed_ms.p95 is not None and "p95" in timed_ms.beyond:
-        p95 = format_beyond(timed_ms.p95)
+    of_asked = passed_of_asked(group)
+    times = timed(group)
+    p95 = format_number(times.p95)
+    if times.p95 is not None and "p95" in times.beyond:
+        p95 = format_beyond(times.p95)
     return [
         str(place) if standing.kept else ABSENT,
         evidence.label,
         rounded(standing.score, 3) if standing.kept else ABSENT,
         format_short_of(standing.best_share, SURE_SHARE) if standing.kept else ABSENT,
-        f"{n_passed}/{n_asked}",
+        f"{of_asked.k}/{of_asked.n}",
         _word_tier(group.tool_use),
-        f"{p95} (n={timed_ms.n})",
+        f"{p95} (n={times.n})",
         format_number(group.ttft_ms.p50),
         _word_cost(evidence),
         "; ".join(word_removed_by(standing)) or ABSENT,

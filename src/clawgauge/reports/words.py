@@ -1,45 +1,63 @@
-"""What is recorded of a run and a model in words, each figure with the n it rests on; and the three questions that
-everyone asks of a run, answered: for all reports."""
+"""What is recorded of a run and a model in words, each figure with the n it rests on; and the
+three questions that everyone asks of a run, answered: for all reports."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from clawgauge import words
-from clawgauge.records import CallBalance, FailureCount, GroupSummary, Percentiles, Result, RunConfig, RunOptions
-from clawgauge.records.summary import RunSummary, ToolUse
+from clawgauge.figures import INDICATIVE, passed, passed_of_asked, passed_of_needed, timed
+from clawgauge.records import CallBalance, FailureCount, GroupSummary, Result, RunConfig, RunOptions
+from clawgauge.records.summary import InContext, RunSummary, ToolUse
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.trust import word_violation
-from clawgauge.verdict.jobs import best_first, rate_answers
+from clawgauge.verdict.jobs import best_first
 from clawgauge.verdict.wording import word_capacity, word_lacking
-from clawgauge.words import ABSENT, format_duration, format_latency, format_percent, format_rate, list_names, plural
+from clawgauge.words import (
+    format_duration,
+    format_latency,
+    format_percent,
+    format_rate,
+    list_names,
+    plural,
+)
 
-INDICATIVE = "†"
-MAX_HINT, MAX_EXAMPLE = 240, 160
+MAX_HINT = 240
+MAX_EXAMPLE = 160
 MIN_SAMPLES_P95 = samples_needed(0.95)
 PASSING_RATE = 0.8
-_MAX_NAMED, _NAME_CHARS = 4, 80
-LEGEND = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
+_MAX_NAMED = 4
+_MAX_NEXT = 2
+_NAME_CHARS = 80
+_VIOLATION_CHARS = 60
+_FEW_CALLS = f"p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
+LEGEND = f"{INDICATIVE} indicative only: {_FEW_CALLS}"
 
 
 def verdict_word(result: Result) -> str:
+    """How a call ended, in a word or two, with the code of what was wrong."""
     if not result.was_asked:
         return f"not asked ({result.failure_type})"
     if not result.success:
-        status = "no answer" if result.availability_status == "ok" else result.availability_status
+        is_empty = result.availability_status == "ok"
+        status = "no answer" if is_empty else result.availability_status
         return f"{status} ({result.failure_type})"
     if result.not_judged is not None:
         return f"no verdict ({result.not_judged})"
     if result.objective_pass is None:
         return "answered"
-    return "pass" if result.objective_pass else f"fail ({(result.violation or '').partition(':')[0]})"
+    if result.objective_pass:
+        return "pass"
+    violation = (result.violation or "").partition(":")[0]
+    return f"fail ({violation})"
 
 
 def word_failure(failure: FailureCount) -> str:
+    """`3 × timeout (2 prompts not asked after it): its words → what to do`."""
     example = f": {one_line(failure.example, MAX_EXAMPLE)}" if failure.example else ""
     hint = f" → {one_line(failure.hint, MAX_HINT)}" if failure.hint else ""
     not_asked = plural(failure.n_not_asked, "prompt")
@@ -52,8 +70,10 @@ def word_failure(failure: FailureCount) -> str:
 def word_given_up(n_calls: int, what_next: str) -> str:
     """What an ending lost of the calls that were made; `what_next` says how to get it back."""
     if n_calls == 1:
-        return f"1 call was given up, in flight or with an answer that was not written: {what_next}"
-    return f"{n_calls} calls were given up, in flight or with answers that were not written: {what_next}"
+        lost = "1 call was given up, in flight or with an answer that was not written"
+        return f"{lost}: {what_next}"
+    lost = f"{n_calls} calls were given up, in flight or with answers that were not written"
+    return f"{lost}: {what_next}"
 
 
 def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
@@ -62,44 +82,61 @@ def word_unreadable(n_lines: int, where: str = "results.jsonl") -> str:
 
 def word_suites(config: RunConfig) -> str:
     """The suites with their versions and how much of each was asked: `core 3 (5 of 36 prompts)`."""
-    asked = Counter(prompt.suite for prompt in config.prompts)
+    n_asked = Counter(prompt.suite for prompt in config.prompts)
     parts = []
     for suite in config.suites:
-        some = f"{asked[suite.name]} of " if asked[suite.name] not in (0, suite.n_prompts) else ""
-        parts.append(f"{suite.name} {suite.version} ({some}{plural(suite.n_prompts, 'prompt')})")
+        prompts = plural(suite.n_prompts, "prompt")
+        if n_asked[suite.name] not in (0, suite.n_prompts):
+            prompts = f"{n_asked[suite.name]} of {prompts}"
+        parts.append(f"{suite.name} {suite.version} ({prompts})")
     return ", ".join(parts)
 
 
 def word_options(options: RunOptions) -> str:
-    asked = [
+    """How a run asked: `1 repeat, concurrency 4, timeout 120 s, streaming, no retries`."""
+    parts = [
         plural(options.repeats, "repeat"),
         f"concurrency {options.concurrency}",
         f"timeout {options.timeout_s:g} s",
         "streaming" if options.stream else "no streaming",
-        f"at most {plural(options.max_retries, 'retry', 'retries')}" if options.max_retries else "no retries",
-        "" if options.max_tokens is None else f"at most {plural(options.max_tokens, 'token')}",
-        "" if options.temperature is None else f"temperature {options.temperature:g}",
-        "" if options.seed is None else f"seed {options.seed}",
-        "warm-up calls" if options.warm_up else "",
-        "a unique line before every prompt" if options.unique_prefix else "",
-        "stopped when a tier was decided" if options.until_decided else "",
     ]
-    return ", ".join(filter(None, asked))
+    if options.max_retries:
+        parts.append(f"at most {plural(options.max_retries, 'retry', 'retries')}")
+    else:
+        parts.append("no retries")
+    if options.max_tokens is not None:
+        parts.append(f"at most {plural(options.max_tokens, 'token')}")
+    if options.temperature is not None:
+        parts.append(f"temperature {options.temperature:g}")
+    if options.seed is not None:
+        parts.append(f"seed {options.seed}")
+    if options.warm_up:
+        parts.append("warm-up calls")
+    if options.unique_prefix:
+        parts.append("a unique line before every prompt")
+    if options.until_decided:
+        parts.append("stopped when a tier was decided")
+    return ", ".join(parts)
 
 
 def word_tier(use: ToolUse) -> str:
-    """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59% sure`."""
-    likely = f", likely {words.rounded(use.ci95[0] * 100)}–{words.rounded(use.ci95[1] * 100)}%" if use.ci95 else ""
-    said = f"called a tool in {use.k} of {use.n} ({format_percent(use.rate)}{likely})"
+    """The evidence of a tier: `called a tool in 54 of 68 (79%, likely 68–87%); Tier 2, 59%
+    sure`."""
+    likely = ""
+    if use.ci95:
+        low, high = use.ci95
+        likely = f", likely {words.rounded(low * 100)}–{words.rounded(high * 100)}%"
+    parts = [f"called a tool in {use.k} of {use.n} ({format_percent(use.rate)}{likely})"]
     if use.p_tier is not None and use.tier is not None:
-        said += f"; Tier {use.tier}, {format_percent(use.p_tier[use.tier - 1])} sure"
+        parts.append(f"Tier {use.tier}, {format_percent(use.p_tier[use.tier - 1])} sure")
     if use.n_eff is not None and use.n_eff < use.n:
         independent = plural(int(words.rounded(use.n_eff)), "independent one")
-        said += f"; {use.n} answers, but repeats are alike: as good as {independent}"
-    return said
+        parts.append(f"{use.n} answers, but repeats are alike: as good as {independent}")
+    return "; ".join(parts)
 
 
 def word_recommendation(use: ToolUse) -> str:
+    """Whether a model is recommended for subagents, and what stands in the way."""
     access = "recommended for subagents with full tool access"
     if use.recommended_for_subagents:
         return access
@@ -108,66 +145,79 @@ def word_recommendation(use: ToolUse) -> str:
 
 
 def word_balance(balance: CallBalance | None) -> str:
-    """Empty where only one of the two was asked for. Restraint is another thing, a right answer without a call: so
-    here the calls are counted, not the abstentions."""
+    """Empty where only one of the two was asked for. Restraint is another thing, a right answer
+    without a call: so here the calls are counted, not the abstentions."""
     if balance is None or balance.rate is None:
         return ""
-    uncalled_for = format_rate(balance.n_no_call - balance.k_no_call, balance.n_no_call)
-    called = f"made where one was wanted {format_rate(balance.k_call, balance.n_call)}, where none was {uncalled_for}"
-    text = f"native calls: {called} (balance of the two {format_percent(balance.rate)})"
+    n_uncalled_for = balance.n_no_call - balance.k_no_call
+    wanted = format_rate(balance.k_call, balance.n_call)
+    uncalled_for = format_rate(n_uncalled_for, balance.n_no_call)
+    calls = f"made where one was wanted {wanted}, where none was {uncalled_for}"
+    text = f"native calls: {calls} (balance of the two {format_percent(balance.rate)})"
     if balance.text_call or balance.text_no_call:
         wanted = format_rate(balance.text_call, balance.n_call)
         unwanted = format_rate(balance.text_no_call, balance.n_no_call)
-        text += f"; calls written as text: {wanted} where one was wanted, {unwanted} where none was"
+        in_text = f"{wanted} where one was wanted, {unwanted} where none was"
+        text += f"; calls written as text: {in_text}"
     return text
 
 
+# What the figures of a context are called, where their name is not enough.
+_IN_CONTEXT = {
+    "calls": "right calls",
+    "tasks": "tasks done",
+    "other": "other answers",
+    "harm": "tasks with harm",
+}
+
+
 def context_rows(summary: RunSummary) -> list[list[str]]:
-    """What the user's own context costs: model, what, bare, in context, and how sure that is; none if not measured."""
-    called = {"calls": "right calls", "tasks": "tasks done", "other": "other answers", "harm": "tasks with harm"}
-    names, rows = name_models(group.target.label for group in summary.models), []
+    """What the user's own context costs: model, what, bare, in context, and how sure that is;
+    none if not measured."""
+    names = name_models(group.target.label for group in summary.models)
+    rows = []
     for group in summary.models:
-        for one in group.in_context:
-            show: Callable[[float], str] = format_percent if one.p is not None else str
-            show = format_latency if one.what == "first_token" else show
-            change = plural(one.n, "prompt")
-            if one.p is not None:
-                between = " to ".join(words.signed(end * 100) for end in one.ci95 or ())
-                moved = f"{words.in_points(one.in_context - one.bare)} ({between})".replace("-", "−")
-                change = f"{moved}, {words.word_p(one.p)}, {change}"
-            what = called.get(one.what, one.what.replace("_", " "))
-            rows.append([names[group.target.label], what, show(one.bare), show(one.in_context), change])
+        for figure in group.in_context:
+            what = _IN_CONTEXT.get(figure.what, figure.what.replace("_", " "))
+            bare = _word_in_context(figure, figure.bare)
+            inside = _word_in_context(figure, figure.in_context)
+            rows.append([names[group.target.label], what, bare, inside, _word_change(figure)])
     return rows
 
 
+def _word_in_context(figure: InContext, value: float) -> str:
+    """A rate has a p-value; of the other figures one is a time, and one counts tasks."""
+    if figure.what == "first_token":
+        return format_latency(value)
+    return str(value) if figure.p is None else format_percent(value)
+
+
+def _word_change(figure: InContext) -> str:
+    n_prompts = plural(figure.n, "prompt")
+    if figure.p is None:
+        return n_prompts
+    interval = " to ".join(words.signed(end * 100) for end in figure.ci95 or ())
+    moved = f"{words.in_points(figure.in_context - figure.bare)} ({interval})".replace("-", "−")
+    return f"{moved}, {words.word_p(figure.p)}, {n_prompts}"
+
+
 def shown_ms(exact_us: int | None, recorded_ms: int | None) -> float | None:
-    """Tenths where a time is shown with them, else as recorded: what is rounded twice is another figure."""
+    """Tenths where a time is shown with them, else as recorded: what is rounded twice is another
+    figure."""
     if recorded_ms is None or exact_us is None or exact_us >= 10_000:
         return recorded_ms
     return float(words.rounded(exact_us / 1000, 1))
 
 
-def format_measure(figures: Percentiles, name: str, digits: int = 0, *, interval: bool = True) -> str:
-    """One percentile with its 95% interval, marked where it is only indicative: `204 (202–208)`, `310†`, `> 120 s`."""
-    value = getattr(figures, name)
-    if value is None:
-        return ABSENT
-    if name in figures.beyond:
-        return words.format_beyond(value)
-    mark = INDICATIVE if name in figures.indicative else ""
-    ends = getattr(figures, f"{name}_ci95") if interval else None
-    between = f" ({words.rounded(ends[0], digits)}–{words.rounded(ends[1], digits)})" if ends else ""
-    return f"{words.rounded(value, digits)}{mark}{between}"
-
-
 def short_names(labels: Iterable[str]) -> dict[str, str]:
     """A name for each target, no two alike: without its provider where that is enough."""
-    bare = {label: label.partition(":")[2] or label for label in labels}
-    uses = Counter(bare.values())
-    return {label: name if uses[name] == 1 else label for label, name in bare.items()}
+    names = {label: label.partition(":")[2] or label for label in labels}
+    uses = Counter(names.values())
+    return {label: name if uses[name] == 1 else label for label, name in names.items()}
 
 
 def name_models(labels: Iterable[str]) -> dict[str, str]:
+    """The same, each on one line and of a bearable length."""
     return {label: one_line(name, _NAME_CHARS) for label, name in short_names(labels).items()}
 
 
@@ -178,130 +228,205 @@ class Finding(NamedTuple):
 
 
 def pace_ms(group: GroupSummary) -> float:
-    """The median that every report shows, which models are ranked by; last come those that mostly did not answer."""
-    timed = group.timed_ms
-    return math.inf if timed.p50 is None or "p50" in timed.beyond else timed.p50
+    """The median that every report shows, which models are ranked by; last come those that
+    mostly did not answer."""
+    times = timed(group)
+    if times.p50 is None or "p50" in times.beyond:
+        return math.inf
+    return times.p50
 
 
 def word_median(group: GroupSummary) -> str:
-    return f"median {format_latency(pace_ms(group))} over {plural(group.timed_ms.n, 'call')}"
+    return f"median {format_latency(pace_ms(group))} over {plural(timed(group).n, 'call')}"
 
 
 def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]:
-    """The three questions everyone asks of a run. `violations` counts the codes of its failed verdicts."""
-    unreadable = [f"{word_unreadable(n)}."] if (n := summary.n_unreadable_lines) else []
+    """The three questions everyone asks of a run. `violations` counts the codes of its failed
+    verdicts."""
+    unreadable = []
+    if summary.n_unreadable_lines:
+        unreadable.append(f"{word_unreadable(summary.n_unreadable_lines)}.")
     if not any(group.attempted for group in summary.models):
-        scheduled = sum(group.n_scheduled for group in summary.models)
-        notes = [f"{plural(scheduled, 'call was', 'calls were')} planned."] if scheduled else []
-        for group in summary.models:
-            notes += [f"{one_line(group.target.label, _NAME_CHARS)}: {word_failure(one)}" for one in group.failures]
-        return [Finding("What came of it?", "This run recorded no call.", notes + unreadable)]
+        return [_explain_silence(summary, unreadable)]
     if summary.capacity:
-        loads = [(one_line(entry.target, _NAME_CHARS), word_capacity(entry)) for entry in summary.capacity]
-        return [Finding(f"What can {name} carry?", found, unreadable) for name, found in loads]
+        findings = []
+        for entry in summary.capacity:
+            question = f"What can {one_line(entry.target, _NAME_CHARS)} carry?"
+            findings.append(Finding(question, word_capacity(entry), unreadable))
+        return findings
     names = name_models(group.target.label for group in summary.models)
-    models = [_Model(names[group.target.label], group) for group in best_first(summary.models, summary.jobs)]
-    found = [_tier_one(models), _fastest(models), _failed(models, violations, unreadable)]
-    rows = context_rows(summary)
-    costs = [f"{name}: {what} {a} bare, {b} in context; {change}." for name, what, a, b, change in rows]
-    return [*([Finding("What does your own prompt cost?", costs[0], costs[1:])] if costs else []), *found]
+    models = []
+    for group in best_first(summary.models, summary.jobs):
+        models.append(_Model(names[group.target.label], group))
+    findings = [
+        _find_tier_1(models),
+        _find_fastest(models),
+        _find_failures(models, violations, unreadable),
+    ]
+    costs = []
+    for name, what, bare, inside, change in context_rows(summary):
+        costs.append(f"{name}: {what} {bare} bare, {inside} in context; {change}.")
+    if costs:
+        findings.insert(0, Finding("What does your own prompt cost?", costs[0], costs[1:]))
+    return findings
+
+
+def _explain_silence(summary: RunSummary, unreadable: list[str]) -> Finding:
+    notes = []
+    n_scheduled = sum(group.n_scheduled for group in summary.models)
+    if n_scheduled:
+        notes.append(f"{plural(n_scheduled, 'call was', 'calls were')} planned.")
+    for group in summary.models:
+        name = one_line(group.target.label, _NAME_CHARS)
+        notes += [f"{name}: {word_failure(failure)}" for failure in group.failures]
+    return Finding("What came of it?", "This run recorded no call.", notes + unreadable)
 
 
 class _Model(NamedTuple):
+    """A model of a run and the name that it goes by there."""
+
     name: str
     figures: GroupSummary
 
     @property
     def is_passing(self) -> bool:
-        """Of all its prompts: a model that is down most of the time, or was given up, is quick to no purpose."""
-        k, n = self.figures.passes_if_given_up
-        return n > 0 and k / n >= PASSING_RATE
+        """Of all its prompts: a model that is down most of the time, or was given up, is quick
+        to no purpose."""
+        rate = passed_of_needed(self.figures).value
+        return rate is not None and rate >= PASSING_RATE
 
     @property
     def passes(self) -> str:
-        k, n, ci95 = rate_answers(self.figures)
-        if not n:
+        """`83% · 5/6 · 44–97% of its judged answers, 5/10 of what was asked`."""
+        of_answers = passed(self.figures)
+        if not of_answers.n:
             return "nothing judged"
-        judged = format_rate(k, n, ci95)
-        return "{} of its judged answers, {}/{} of what was asked".format(judged, *self.figures.passes)
+        rate = format_rate(of_answers.k, of_answers.n, of_answers.ci95)
+        of_asked = passed_of_asked(self.figures)
+        return f"{rate} of its judged answers, {of_asked.k}/{of_asked.n} of what was asked"
 
 
-def _tier_one(models: Sequence[_Model]) -> Finding:
-    uses = [(model, model.figures.tool_use) for model in models]
-    sure = [model for model, use in uses if use.recommended_for_subagents]
-    unsure = [m for m, use in uses if use.tier == 1 and not any(need.met == "no" for need in use.needs)]
+def _find_tier_1(models: Sequence[_Model]) -> Finding:
     notes = []
-    for m, use in uses:
-        told = [word_tier(use) if use.n else "", word_recommendation(use) if m.figures.n_ok else "", use.caution or ""]
-        notes += [f"{m.name}, {use.label}: {'; '.join(filter(None, told))}."] if any(told) else []
-    if sure:
-        answer = f"{list_names([m.name for m in sure], _MAX_NAMED)}: recommended for subagents with full tool access."
-    elif unsure:
-        named = list_names([m.name for m in unsure], _MAX_NAMED)
-        answer = f"Nobody for certain yet. {named} could be: Tier 1 so far, but not all that it takes is shown."
-    elif any(use.n for _, use in uses):
+    recommended = []
+    possible = []
+    for model in models:
+        use = model.figures.tool_use
+        is_ruled_out = any(need.met == "no" for need in use.needs)
+        if use.recommended_for_subagents:
+            recommended.append(model.name)
+        if use.tier == 1 and not is_ruled_out:
+            possible.append(model.name)
+        parts = []
+        if use.n:
+            parts.append(word_tier(use))
+        if model.figures.n_ok:
+            parts.append(word_recommendation(use))
+        if use.caution:
+            parts.append(use.caution)
+        if parts:
+            notes.append(f"{model.name}, {use.label}: {'; '.join(parts)}.")
+    if recommended:
+        names = list_names(recommended, _MAX_NAMED)
+        answer = f"{names}: recommended for subagents with full tool access."
+    elif possible:
+        names = list_names(possible, _MAX_NAMED)
+        so_far = "Tier 1 so far, but not all that it takes is shown"
+        answer = f"Nobody for certain yet. {names} could be: {so_far}."
+    elif any(model.figures.tool_use.n for model in models):
         answer = "No model here."
     else:
         answer = "Not known: no answered prompt expected a tool call."
     return Finding("Who may be a subagent?", answer, notes)
 
 
-def _fastest(models: Sequence[_Model]) -> Finding:
+def _find_fastest(models: Sequence[_Model]) -> Finding:
     question = "Which is the fastest that passes?"
-    timed = sorted((m for m in models if math.isfinite(pace_ms(m.figures))), key=lambda m: pace_ms(m.figures))
-    passing = [model for model in timed if model.is_passing]
     bar = f"{format_percent(PASSING_RATE)} of its prompts"
-    if not timed:
+    timed_models = [model for model in models if math.isfinite(pace_ms(model.figures))]
+    timed_models.sort(key=lambda model: pace_ms(model.figures))
+    if not timed_models:
         return Finding(question, "None: no model answered most of its calls.", [])
+    passing = [model for model in timed_models if model.is_passing]
     if not passing:
-        first = timed[0]
-        note = f"The fastest of all is {first.name}: {word_median(first.figures)}; it passes {first.passes}."
+        first = timed_models[0]
+        fastest = f"{first.name}: {word_median(first.figures)}; it passes {first.passes}"
+        note = f"The fastest of all is {fastest}."
         return Finding(question, f"None: no model passes {bar}.", [note])
-    best, *others = passing
+    best = passing[0]
     notes = [f"It passes {best.passes}. Passing here means at least {bar}."]
-    notes += [f"Next: {other.name}, {word_median(other.figures)}, passes {other.passes}." for other in others[:2]]
-    if faster := timed[: timed.index(best)]:
-        notes.append(f"Faster, but not passing: {list_names([f'{m.name} ({m.passes})' for m in faster], _MAX_NAMED)}.")
+    for other in passing[1 : 1 + _MAX_NEXT]:
+        notes.append(f"Next: {other.name}, {word_median(other.figures)}, passes {other.passes}.")
+    faster = timed_models[: timed_models.index(best)]
+    if faster:
+        names = list_names([f"{model.name} ({model.passes})" for model in faster], _MAX_NAMED)
+        notes.append(f"Faster, but not passing: {names}.")
     return Finding(question, f"{best.name}, {word_median(best.figures)}.", notes)
 
 
-def _failed(models: Sequence[_Model], violations: Counter[str], unreadable: list[str]) -> Finding:
+def _find_failures(
+    models: Sequence[_Model], violations: Counter[str], unreadable: list[str]
+) -> Finding:
     question = "What failed, and why?"
     groups = [model.figures for model in models]
-    n_attempted = sum(g.attempted for g in groups)
-    n_not_asked = sum(g.n_not_asked for g in groups)
-    n_judged = sum(g.n_judged for g in groups)
-    silent = n_attempted - sum(g.n_success for g in groups)
-    wrong = n_judged - sum(g.n_passed for g in groups)
-    n_unjudged = sum(g.n_unjudged for g in groups)
-    if not silent and not wrong and not n_not_asked and not n_unjudged:
-        return Finding(question, f"Nothing: {plural(n_attempted, 'call')}, all answered, none failed.", unreadable)
-    # These are calls to look at; a model's rates leave out those in the user's own context.
-    inside = ", those in your own context included" if any(group.bare for group in groups) else ""
-    parts = [f"{wrong} of {plural(n_judged, 'judged answer')} failed{inside}" if wrong else "No judged answer failed"]
-    parts += [f"{silent} of {plural(n_attempted, 'call')} brought no answer" if silent else "every call was answered"]
+    n_attempted = sum(group.attempted for group in groups)
+    n_not_asked = sum(group.n_not_asked for group in groups)
+    n_judged = sum(group.n_judged for group in groups)
+    n_unjudged = sum(group.n_unjudged for group in groups)
+    n_silent = n_attempted - sum(group.n_success for group in groups)
+    n_wrong = n_judged - sum(group.n_passed for group in groups)
+    if not n_silent and not n_wrong and not n_not_asked and not n_unjudged:
+        calls = plural(n_attempted, "call")
+        return Finding(question, f"Nothing: {calls}, all answered, none failed.", unreadable)
+    parts = []
+    if n_wrong:
+        # These are calls to look at; a model's rates leave out those in the user's own context.
+        in_context = any(group.bare for group in groups)
+        inside = ", those in your own context included" if in_context else ""
+        parts.append(f"{n_wrong} of {plural(n_judged, 'judged answer')} failed{inside}")
+    else:
+        parts.append("No judged answer failed")
+    if n_silent:
+        parts.append(f"{n_silent} of {plural(n_attempted, 'call')} brought no answer")
+    else:
+        parts.append("every call was answered")
     if n_not_asked:
         parts.append(f"{plural(n_not_asked, 'prompt was', 'prompts were')} not asked")
     if n_unjudged:
-        parts.append(f"{plural(n_unjudged, 'answer has', 'answers have')} no verdict because the check broke")
-    notes = []
-    if violations:
-        common = [(word_violation(code), n) for code, n in violations.most_common(_MAX_NAMED)]
-        notes.append(f"Most often: {'; '.join(f'{one_line(words, 60)} ({n})' for words, n in common)}.")
-    # The commonest ways of not answering, each with who, how often, the server's words and the way out.
-    failures = [(f.n_attempted, m.name, f) for m in models for f in m.figures.failures]
-    counted = sorted(failures, key=lambda found: -found[0])
-    notes += [f"{name}: {word_failure(failure)}" for _, name, failure in counted[:_MAX_NAMED]]
-    rest = sum(n for n, _, _ in counted[_MAX_NAMED:])
-    notes += [f"{plural(rest, 'more call')} ended in other ways."] if rest else []
+        answers = plural(n_unjudged, "answer has", "answers have")
+        parts.append(f"{answers} no verdict because the check broke")
+    notes = _word_causes(models, violations)
     return Finding(question, f"{', '.join(parts)}.", notes + unreadable)
 
 
+def _word_causes(models: Sequence[_Model], violations: Counter[str]) -> list[str]:
+    notes = []
+    if violations:
+        commonest = []
+        for code, n in violations.most_common(_MAX_NAMED):
+            commonest.append(f"{one_line(word_violation(code), _VIOLATION_CHARS)} ({n})")
+        notes.append(f"Most often: {'; '.join(commonest)}.")
+    # The commonest ways of not answering, each with who, how often, the server's words and the way
+    # out.
+    failures = [(model.name, failure) for model in models for failure in model.figures.failures]
+    failures.sort(key=lambda named: -named[1].n_attempted)
+    notes += [f"{name}: {word_failure(failure)}" for name, failure in failures[:_MAX_NAMED]]
+    n_others = sum(failure.n_attempted for _, failure in failures[_MAX_NAMED:])
+    if n_others:
+        notes.append(f"{plural(n_others, 'more call')} ended in other ways.")
+    return notes
+
+
 def describe_run(summary: RunSummary) -> str:
+    """`2 models · 72 calls · 71 answered · 3 min 05 s`."""
     n_attempted = sum(group.attempted for group in summary.models)
     n_not_asked = sum(group.n_not_asked for group in summary.models)
     n_ok = sum(group.n_ok for group in summary.models)
-    parts = [plural(len(summary.models), "model"), plural(n_attempted, "call"), f"{n_ok} answered"]
+    parts = [
+        plural(len(summary.models), "model"),
+        plural(n_attempted, "call"),
+        f"{n_ok} answered",
+    ]
     if n_not_asked:
         parts.append(f"{plural(n_not_asked, 'prompt')} not asked")
     if summary.run_wall_clock_ms is not None:

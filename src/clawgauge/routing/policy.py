@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from clawgauge.errors import ConfigError
+from clawgauge.figures import passed_of_asked, timed
 from clawgauge.records import Percentiles
 from clawgauge.routing.evidence import Evidence
 from clawgauge.small_file import read_toml
@@ -100,11 +101,11 @@ def find_broken_limits(evidence: Evidence, policy: Policy) -> Iterator[BrokenLim
     """Every limit that a model does not keep, in the order of the policy."""
     limits = policy.limits
     group = evidence.group
-    n_passed, n_asked = group.passes
-    yield from _check_rate(LimitCode.PASS_RATE, n_passed, n_asked, limits.min_pass_rate)
+    of_asked = passed_of_asked(group)
+    yield from _check_rate(LimitCode.PASS_RATE, of_asked.k, of_asked.n, limits.min_pass_rate)
     answered = (group.n_success, group.attempted)
     yield from _check_rate(LimitCode.ANSWERED_RATE, *answered, limits.min_answered_rate)
-    yield from _check_p95(LimitCode.P95, group.timed_ms, limits.max_p95_ms)
+    yield from _check_p95(LimitCode.P95, timed(group), limits.max_p95_ms)
     yield from _check_p95(LimitCode.FIRST_TOKEN_P95, group.ttft_ms, limits.max_ttft_p95_ms)
     tier = group.tool_use.tier
     if limits.max_tier is not None and (tier is None or tier > limits.max_tier):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from clawgauge.figures import timed
 from clawgauge.records import PromptKey
 from clawgauge.routing.evidence import Cell, Evidence
 from clawgauge.stats.proportions import lower_end
@@ -49,11 +50,11 @@ class Scores:
             self._cost = 1.0
         else:
             self._cost = score_falling(evidence.cost_per_call_usd, HALF_COST_USD)
-        timed_ms = group.timed_ms
+        times = timed(group)
         self.measured = self._score(
             pass_rate=effective.passes / effective.trials if effective else None,
             tool_rate=group.tool_use.rate,
-            p95_ms=None if "p95" in timed_ms.beyond else timed_ms.p95,
+            p95_ms=None if "p95" in times.beyond else times.p95,
             ttft_ms=group.ttft_ms.p50,
         )
         self.families = {*evidence.verdicts, *(cell.family for cell in cells)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from clawgauge.figures import passed_of_asked, timed
 from clawgauge.records import Percentiles
 from clawgauge.routing.decision import Decision, Standing
 from clawgauge.routing.evidence import Evidence
@@ -106,12 +107,13 @@ def word_agreement(evidence: Evidence) -> str:
 def cite(evidence: Evidence) -> str:
     """Model, tier, k/n, confidence, p95, run: what every reason rests on."""
     group = evidence.group
-    passed = "passed {}/{}".format(*group.passes)
+    of_asked = passed_of_asked(group)
+    passed = f"passed {of_asked.k}/{of_asked.n}"
     agreement = word_agreement(evidence)
     if agreement:
         passed += f"; {agreement}"
-    timed_ms = group.timed_ms
-    p95 = f"p95 {_word_p95(timed_ms)} (n={timed_ms.n})"
+    times = timed(group)
+    p95 = f"p95 {_word_p95(times)} (n={times.n})"
     return f"{evidence.label}: {_cite_tier(evidence)}; {passed}; {p95}; run {evidence.run_id}"
 
 

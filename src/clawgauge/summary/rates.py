@@ -1,9 +1,10 @@
-"""k of n, what the repeats among them are worth, the percentiles of a time, and what a context does to both."""
+"""k of n, what the repeats among them are worth, the percentiles of a time, and what a context
+does to both."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -12,7 +13,14 @@ import msgspec
 from clawgauge.records import InContext, Percentiles, PromptKey, Repeatability
 from clawgauge.run_data import Schedule
 from clawgauge.stats import paired
-from clawgauge.stats.proportions import Cluster, Interval, clustered_interval, pass_at_k, pass_hat_k, wilson_interval
+from clawgauge.stats.proportions import (
+    Cluster,
+    Interval,
+    clustered_interval,
+    pass_at_k,
+    pass_hat_k,
+    wilson_interval,
+)
 from clawgauge.stats.tiers import EffectiveCounts, confidence_sequence, effective_counts
 from clawgauge.summary.groups import BEYOND_MS, Ending, Family, Group
 
@@ -21,22 +29,41 @@ MAX_MS = 2**53
 
 
 def to_censored(whole: Percentiles, deadline_ms: int | None) -> Percentiles:
-    """The same with the timeouts in. A percentile `beyond` lies among them, and neither mean nor maximum is known."""
+    """The same with the timeouts in. A percentile `beyond` lies among them, and neither mean nor
+    maximum is known."""
     if deadline_ms is None:
         return whole
-    figures_of = {name: getattr(whole, name) for name in ("p50", "p95", "p99")}
-    # Between the last answer and the first timeout lies a number that means nothing: it is beyond as well.
-    beyond = [name for name, value in figures_of.items() if value is not None and value > MAX_MS]
-    intervals = {f"{name}_ci95": getattr(whole, f"{name}_ci95") for name in figures_of}
-    open_ended = {name: None for name, ends in intervals.items() if ends and ends[1] >= BEYOND_MS}
-    bounds = dict.fromkeys(beyond, float(deadline_ms))
-    return msgspec.structs.replace(whole, mean=None, max=None, beyond=beyond, **bounds, **open_ended)
+    values = {"p50": whole.p50, "p95": whole.p95, "p99": whole.p99}
+    # Between the last answer and the first timeout lies a number that means nothing: it is beyond
+    # as well.
+    beyond = [name for name, value in values.items() if value is not None and value > MAX_MS]
+    deadline = float(deadline_ms)
+    return msgspec.structs.replace(
+        whole,
+        mean=None,
+        max=None,
+        beyond=beyond,
+        p50=deadline if "p50" in beyond else whole.p50,
+        p95=deadline if "p95" in beyond else whole.p95,
+        p99=deadline if "p99" in beyond else whole.p99,
+        p50_ci95=_closed(whole.p50_ci95),
+        p95_ci95=_closed(whole.p95_ci95),
+        p99_ci95=_closed(whole.p99_ci95),
+    )
+
+
+def _closed(interval: Interval | None) -> Interval | None:
+    """None of an interval whose upper end is a timeout."""
+    if interval is None or interval[1] >= BEYOND_MS:
+        return None
+    return interval
 
 
 class PooledRate(NamedTuple):
-    """Passes among trials. `effective` is None where the trials say nothing about other prompts. Where how much was
-    asked hung on the answers (`searched`) there is no fixed n: then each family is one trial, passed to the share its
-    members passed, and the interval is one that holds whenever the asking stopped."""
+    """Passes among trials. `effective` is None where the trials say nothing about other prompts.
+    Where how much was asked hung on the answers (`searched`) there is no fixed n: then each
+    family is one trial, passed to the share its members passed, and the interval is one that
+    holds whenever the asking stopped."""
 
     k: int
     n: int
@@ -55,75 +82,151 @@ class PooledRate(NamedTuple):
         return None if self.effective is None else wilson_interval(*self.effective)
 
 
-def pool_rate(outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False) -> PooledRate:
+def pool_rate(
+    outcomes: Iterable[tuple[PromptKey, bool, int]], *, searched: bool = False
+) -> PooledRate:
+    """What n answers of each family passed or not, as one rate."""
     clusters = list(cluster(outcomes).values())
-    by_family = EffectiveCounts(math.fsum(c.passes / c.trials for c in clusters), float(len(clusters)))
-    k, n = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
-    return PooledRate(k, n, effective_counts(clusters), by_family, searched)
+    shares = math.fsum(cluster.passes / cluster.trials for cluster in clusters)
+    return PooledRate(
+        k=sum(cluster.passes for cluster in clusters),
+        n=sum(cluster.trials for cluster in clusters),
+        effective=effective_counts(clusters),
+        by_family=EffectiveCounts(shares, float(len(clusters))),
+        searched=searched,
+    )
 
 
 def cluster(outcomes: Iterable[tuple[PromptKey, bool, int]]) -> dict[PromptKey, Cluster]:
     clusters: dict[PromptKey, Cluster] = {}
     for key, passed, n in outcomes:
-        passes, trials = clusters.get(key, (0, 0))
-        clusters[key] = Cluster(passes + (n if passed else 0), trials + n)
+        before = clusters.get(key, Cluster(0, 0))
+        n_passed = n if passed else 0
+        clusters[key] = Cluster(before.passes + n_passed, before.trials + n)
     return clusters
 
 
-def judge_repeatability(endings: Sequence[Ending], repeats: int, family: Family) -> Repeatability | None:
-    """pass@k and pass^k for k = `repeats`, else the fewest times a prompt was judged; None where that is once."""
+def judge_repeatability(
+    endings: Sequence[Ending], repeats: int, family: Family
+) -> Repeatability | None:
+    """pass@k and pass^k for k = `repeats`, else the fewest times a prompt was judged; None where
+    that is once."""
     trials = cluster((e.prompt, e.passed, e.n) for e in endings if e.judged)
-    k = repeats or min((n for _, n in trials.values()), default=0)
+    k = repeats or min((of_prompt.trials for of_prompt in trials.values()), default=0)
     if k < 2:
         return None
-    counted = [(family(prompt), n, passes) for prompt, (passes, n) in trials.items() if n >= k]
-    one = [(name, pass_at_k(n, passes, k)) for name, n, passes in counted]
-    all_of = [(name, pass_hat_k(n, passes, k)) for name, n, passes in counted]
+    chances_of_one = []
+    chances_of_all = []
+    for prompt, (n_passed, n) in trials.items():
+        if n >= k:
+            chances_of_one.append((family(prompt), pass_at_k(n, n_passed, k)))
+            chances_of_all.append((family(prompt), pass_hat_k(n, n_passed, k)))
     return Repeatability(
-        k=k, n_prompts=len(counted), pass_at_k_ci95=clustered_interval(one), pass_hat_k_ci95=clustered_interval(all_of),
-        pass_at_k=math.fsum(share for _, share in one) / len(one) if one else None,
-        pass_hat_k=math.fsum(share for _, share in all_of) / len(all_of) if all_of else None,
-    )  # fmt: skip
+        k=k,
+        n_prompts=len(chances_of_one),
+        pass_at_k=_mean_chance(chances_of_one),
+        pass_hat_k=_mean_chance(chances_of_all),
+        pass_at_k_ci95=clustered_interval(chances_of_one),
+        pass_hat_k_ci95=clustered_interval(chances_of_all),
+    )
+
+
+def _mean_chance(chances: Sequence[tuple[PromptKey, float]]) -> float | None:
+    if not chances:
+        return None
+    return math.fsum(chance for _, chance in chances) / len(chances)
 
 
 def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InContext]:
-    """What a model lost or won inside the context, over the prompts that were answered both ways."""
+    """What a model lost or won inside the context, over the prompts that were answered both
+    ways."""
     answers: dict[PromptKey, list[bool]] = {}
-    kind_of: dict[PromptKey, str] = {}
+    kind_by_prompt: dict[PromptKey, str] = {}
     for ending in (*bare.endings, *inside.endings):
         if ending.is_evidence:
             answers.setdefault(ending.prompt, []).extend([ending.passed] * ending.n)
-            kind = "tasks" if ending.prompt in schedule.tasks else "calls" if ending.expected_tools else "other"
-            kind_of[ending.prompt] = "restraint" if ending.prompt in schedule.restraint else kind
-    pairs = {key: twin for key, twin in schedule.bare_of.items() if key in answers and twin in answers}
+            kind_by_prompt[ending.prompt] = _kind_of(ending, schedule)
+    # Each prompt in the context, and the bare one that it is the twin of.
+    twins = {}
+    for prompt, twin in schedule.bare_of.items():
+        if prompt in answers and twin in answers:
+            twins[prompt] = twin
     rates = []
     for kind in ("calls", "restraint", "tasks", "other"):
-        keys = [key for key in pairs if kind_of[key] == kind]
-        families: dict[PromptKey, list[float]] = {}
-        for key in keys:
-            move = fmean(answers[key]) - fmean(answers[pairs[key]])
-            families.setdefault(schedule.family(pairs[key]), []).append(move)
-        if not keys:
-            continue
-        moved = [paired.Moved(sum(moves), len(moves)) for moves in families.values()]
-        before, after = (fmean(fmean(answers[one]) for one in side) for side in ([pairs[key] for key in keys], keys))
-        # Of prompts asked once that stand alone this is McNemar's exact test.
-        p = paired.sign_flip_p([one.total for one in moved])
-        once = all(len(answers[one]) == 1 for key in keys for one in (key, pairs[key]))
-        interval = paired.paired_rate_interval(moved, single=once)
-        ci95 = paired.agree(interval, p, after - before) if interval else None
-        rates.append(InContext(what=kind, n=len(keys), bare=before, in_context=after, ci95=ci95, p=p))
+        of_kind = {p: twin for p, twin in twins.items() if kind_by_prompt[p] == kind}
+        if of_kind:
+            rates.append(_compare_twins(kind, of_kind, answers, schedule))
     corrected = paired.holm([rate.p or 0.0 for rate in rates])
-    found = [msgspec.structs.replace(rate, p=p) for rate, p in zip(rates, corrected, strict=True)]
-    before_ms, after_ms = bare.prompt_times_ms("ttft_ms"), inside.prompt_times_ms("ttft_ms")
-    timed = [(before_ms[twin], after_ms[key]) for key, twin in pairs.items() if key in after_ms and twin in before_ms]
-    if timed:
-        medians = [median([median(times) for times in side]) for side in zip(*timed, strict=True)]
-        found.append(InContext(what="first_token", n=len(timed), bare=medians[0], in_context=medians[1]))
+    figures = []
+    for rate, p in zip(rates, corrected, strict=True):
+        figures.append(msgspec.structs.replace(rate, p=p))
+    first_token = _compare_first_tokens(bare, inside, twins)
+    if first_token is not None:
+        figures.append(first_token)
     # Harm is known of all tasks together: it is told where each was answered both ways.
-    n_tasks = [kind_of[key] for key in pairs].count("tasks")
-    tasks = {ending.prompt for ending in (*bare.endings, *inside.endings)} & set(schedule.tasks)
+    n_tasks = sum(kind_by_prompt[prompt] == "tasks" for prompt in twins)
+    recorded = {ending.prompt for ending in (*bare.endings, *inside.endings)}
+    tasks = recorded & set(schedule.tasks)
     if n_tasks and len(tasks) == 2 * n_tasks:
-        harms = [group.total("harm").value for group in (bare, inside)]
-        found.append(InContext(what="harm", n=n_tasks, bare=harms[0], in_context=harms[1]))
-    return found
+        harm = InContext(
+            what="harm",
+            n=n_tasks,
+            bare=bare.total("harm").value,
+            in_context=inside.total("harm").value,
+        )
+        figures.append(harm)
+    return figures
+
+
+def _kind_of(ending: Ending, schedule: Schedule) -> str:
+    """What a prompt tells of: `restraint`, `tasks`, `calls` or something `other`."""
+    if ending.prompt in schedule.restraint:
+        return "restraint"
+    if ending.prompt in schedule.tasks:
+        return "tasks"
+    return "calls" if ending.expected_tools else "other"
+
+
+def _compare_twins(
+    kind: str,
+    twins: Mapping[PromptKey, PromptKey],
+    answers: Mapping[PromptKey, Sequence[bool]],
+    schedule: Schedule,
+) -> InContext:
+    """The mean pass rates of the bare prompts and of their twins in the context, and how sure
+    the difference is."""
+    before = fmean(fmean(answers[twin]) for twin in twins.values())
+    after = fmean(fmean(answers[prompt]) for prompt in twins)
+    changes_by_family: dict[PromptKey, list[float]] = {}
+    for prompt, twin in twins.items():
+        change = fmean(answers[prompt]) - fmean(answers[twin])
+        changes_by_family.setdefault(schedule.family(twin), []).append(change)
+    moved = [paired.Moved(sum(moves), len(moves)) for moves in changes_by_family.values()]
+    # Of prompts asked once that stand alone this is McNemar's exact test.
+    p = paired.sign_flip_p([family.total for family in moved])
+    asked_once = all(len(answers[prompt]) == 1 for pair in twins.items() for prompt in pair)
+    interval = paired.paired_rate_interval(moved, single=asked_once)
+    ci95 = paired.agree(interval, p, after - before) if interval else None
+    return InContext(what=kind, n=len(twins), bare=before, in_context=after, ci95=ci95, p=p)
+
+
+def _compare_first_tokens(
+    bare: Group, inside: Group, twins: Mapping[PromptKey, PromptKey]
+) -> InContext | None:
+    """The medians of the prompts' median first tokens; None where none was timed both ways."""
+    times_bare = bare.prompt_times_ms("ttft_ms")
+    times_inside = inside.prompt_times_ms("ttft_ms")
+    medians_bare = []
+    medians_inside = []
+    for prompt, twin in twins.items():
+        if twin in times_bare and prompt in times_inside:
+            medians_bare.append(median(times_bare[twin]))
+            medians_inside.append(median(times_inside[prompt]))
+    if not medians_bare:
+        return None
+    return InContext(
+        what="first_token",
+        n=len(medians_bare),
+        bare=median(medians_bare),
+        in_context=median(medians_inside),
+    )

@@ -29,8 +29,8 @@ _PARTS = (
 
 
 def seal_summary(summary: RunSummary, path: Path) -> RunSummary:
-    """The summary for the run folder `path`, with what tells a reader that it still holds. The folder
-    must be locked: nothing is recorded meanwhile."""
+    """The summary for the run folder `path`, with what tells a reader that it still holds. The
+    folder must be locked: nothing is recorded meanwhile."""
     results = stat_file(path, "results.jsonl")
     results_bytes = None if results is None else results.st_size
     counted = msgspec.structs.replace(summary, results_bytes=results_bytes, figures_sha256=None)
@@ -64,13 +64,15 @@ def read_summary(run: Run) -> RunSummary | None:
 
 
 def _can_be(part: object) -> bool:
-    """Whether no count is below nothing or above its whole, and every rate is one: anyone may write a
-    summary, with a right digest too."""
+    """Whether no count is below nothing or above its whole, and every rate is one: anyone may
+    write a summary, with a right digest too."""
     if isinstance(part, list):
         return all(map(_can_be, part))
     if not isinstance(part, msgspec.Struct):
         return True
-    values = {name: value for name, value in msgspec.structs.asdict(part).items() if value is not None}
+    values = {
+        name: value for name, value in msgspec.structs.asdict(part).items() if value is not None
+    }
     for few, whole in _PARTS:
         if few in values and whole in values and values[few] > values[whole]:
             return False

@@ -1,13 +1,22 @@
-"""The tool-use tier of a group, the evidence under it, what a reader must also know, and who may be a subagent."""
+"""The tool-use tier of a group, the evidence under it, what a reader must also know, and who may
+be a subagent."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
-from clawgauge.records import NO_TEMPLATE, TOO_FEW_TOKENS, CallBalance, PromptKey, ToolChannels, ToolUse
+from clawgauge.records import (
+    NO_TEMPLATE,
+    TOO_FEW_TOKENS,
+    CallBalance,
+    PromptKey,
+    ToolChannels,
+    ToolUse,
+)
 from clawgauge.records.summary import ToolsSeen
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
@@ -22,55 +31,126 @@ from clawgauge.verdict.wording import word_caution, word_open_tier, word_run, wo
 
 _OFTEN_WRONG = 0.2
 _UNNAMED = "no tier: the records do not say which prompts expect a tool"
-# A model never saw its tools where more than this share of the calls that offered some has a sign of that, and fewer
-# than this share made a native call: a few come of text that a server takes for a call.
-_UNSEEN_SHARE, _SEEN_SHARE = 0.5, 0.1
+# A model never saw its tools where more than this share of the calls that offered some has a sign
+# of that, and fewer than this share made a native call: a few come of text that a server takes for
+# a call.
+_UNSEEN_SHARE = 0.5
+_SEEN_SHARE = 0.1
 
 
 def judge_tool_use(
-    group: Group, schedule: Schedule, stop: Stop, arguments: PooledRate, restraint: PooledRate, tasks: PooledRate
+    group: Group,
+    schedule: Schedule,
+    stop: Stop,
+    arguments: PooledRate,
+    restraint: PooledRate,
+    tasks: PooledRate,
 ) -> ToolUse:
-    """The tier from the answered prompts that expect a tool, restraint and tasks left out; and who may be a subagent.
-    Prompts that offer tools decide where there are any; else the prompts that expect a tool named in text. Where a
-    search decided how many were asked, what it told stands, and nothing is held decided that looking often could be."""
+    """The tier from the answered prompts that expect a tool, restraint and tasks left out; and
+    who may be a subagent. Prompts that offer tools decide where there are any; else the prompts
+    that expect a tool named in text. Where a search decided how many were asked, what it told
+    stands, and nothing is held decided that looking often could be."""
     apart = schedule.apart
     pool = find_pool(group.endings, apart)
-    native = any(e.tools_offered for e in pool)
-    outcomes = ((schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool)
-    pooled = pool_rate(outcomes, searched=stop.searched)
-    tier = tiers.point_tier(pooled.k, pooled.n)
-    evidence = pooled.by_family if stop.searched and pooled.n else pooled.effective
-    posterior = tiers.tier_posterior(*evidence) if evidence else None
-    tier1 = _tell_tier_1(evidence, stop)
-    decided = posterior is not None and max(posterior) >= tiers.DECIDED_LEVEL
-    if evidence and stop.searched:
-        at_2_or_below = tier1 == "no" and tiers.tell_above(*evidence, tiers.TIER_2_RATE) is (tier == 2)
-        decided = tier1 == "yes" if tier == 1 else at_2_or_below
-    needed = None
-    if evidence or not pooled.n:
-        tells = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
-        needed = 0 if tier1 == "yes" else tiers.clean_passes_needed(*(evidence or (0.0, 0.0)), tells)
-    signs = [s for s in group.tool_signs if s.tools_offered == native and s.prompt not in apart]
+    pooled = pool_rate(
+        [(schedule.family(e.prompt), e.tool_use_success, e.n) for e in pool],
+        searched=stop.searched,
+    )
+    is_native = any(ending.tools_offered for ending in pool)
+    standing = _judge_tier(pooled, stop)
+    signs = []
+    for sign in group.tool_signs:
+        if sign.tools_offered == is_native and sign.prompt not in apart:
+            signs.append(sign)
     channels, formats = _count_calls(signs)
-    # Answers to prompts that offer tools and expect a call whose call came as text only.
-    rescued = sum(o.n for o in group.offered if o.expects_call and o.channel == TEXT and o.prompt not in apart)
-    made = sum(e.n for e in pool if e.tool_use_success)
-    # The first harness recorded that an expected tool was called, but not which prompts expected one.
-    unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
+    n_rescued = 0
+    for answer in group.offered:
+        # Prompts that offer tools and expect a call, whose call came as text only.
+        if answer.expects_call and answer.channel == TEXT and answer.prompt not in apart:
+            n_rescued += answer.n
+    n_made = sum(ending.n for ending in pool if ending.tool_use_success)
+    # The first harness recorded that an expected tool was called, but not which prompts expected
+    # one.
+    is_unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
+    source = None
+    label = _label(pooled, standing)
+    if standing.tier is not None:
+        source = "native" if is_native else "text"
+    elif is_unnamed:
+        label = _UNNAMED
     use = ToolUse(
-        source=None if tier is None else "native" if native else "text", n=pooled.n, k=pooled.k,
-        n_eff=evidence.trials if evidence else None, rate=pooled.rate, ci95=pooled.ci95, tier=tier, p_tier=posterior,
-        decided=decided, needed=needed, channels=channels, recommended_for_subagents=False,
-        label=_UNNAMED if tier is None and unnamed else _label(pooled, posterior, tier1, needed, decided=decided),
-        tier1=tier1, suites=list(dict.fromkeys(e.suite for e in pool)), rescued=rescued, formats=formats,
-        caution=word_caution(_find_cautions(group.offered, schedule, arguments, rescued, made)),
+        source=source,
+        n=pooled.n,
+        k=pooled.k,
+        n_eff=standing.evidence.trials if standing.evidence else None,
+        rate=pooled.rate,
+        ci95=pooled.ci95,
+        tier=standing.tier,
+        p_tier=standing.p_tier,
+        decided=standing.is_decided,
+        needed=standing.n_needed,
+        channels=channels,
+        label=label,
+        recommended_for_subagents=False,
+        suites=list(dict.fromkeys(ending.suite for ending in pool)),
+        rescued=n_rescued,
+        formats=formats,
+        caution=word_caution(
+            _find_cautions(group.offered, schedule, arguments, n_rescued, n_made)
+        ),
+        tier1=standing.tier_1,
         tools_seen=judge_tools_seen(group),
-    )  # fmt: skip
+    )
     return _recommend(use, group, schedule, arguments, restraint, tasks)
 
 
+@dataclass(frozen=True, slots=True)
+class _TierStanding:
+    """Where a rate stands among the tiers. `evidence` is what its answers are worth; None where
+    they say nothing about other prompts. `tier_1` is `yes`, `no` or `cannot_tell`; `n_needed`
+    clean passes would make it `yes`."""
+
+    tier: int | None
+    evidence: tiers.EffectiveCounts | None
+    p_tier: tiers.TierPosterior | None
+    tier_1: str
+    is_decided: bool
+    n_needed: int | None
+
+
+def _judge_tier(pooled: PooledRate, stop: Stop) -> _TierStanding:
+    tier = tiers.point_tier(pooled.k, pooled.n)
+    evidence = pooled.effective
+    if stop.searched and pooled.n:
+        evidence = pooled.by_family
+    tier_1 = _tell_tier_1(evidence, stop)
+    p_tier = None
+    is_decided = False
+    if evidence is not None:
+        p_tier = tiers.tier_posterior(*evidence)
+        is_decided = max(p_tier) >= tiers.DECIDED_LEVEL
+        if stop.searched:
+            is_decided = _is_decided_by_search(tier, tier_1, evidence)
+    n_needed = None
+    if tier_1 == "yes":
+        n_needed = 0
+    elif evidence is not None or not pooled.n:
+        tell = tiers.tell_tier_1 if stop.searched else tiers.judge_tier_1
+        passes, trials = evidence or (0.0, 0.0)
+        n_needed = tiers.clean_passes_needed(passes, trials, tell)
+    return _TierStanding(tier, evidence, p_tier, tier_1, is_decided, n_needed)
+
+
+def _is_decided_by_search(tier: int | None, tier_1: str, evidence: tiers.EffectiveCounts) -> bool:
+    if tier == 1:
+        return tier_1 == "yes"
+    is_above_tier_3 = tiers.tell_above(*evidence, tiers.TIER_2_RATE)
+    return tier_1 == "no" and is_above_tier_3 is (tier == 2)
+
+
 def judge_tools_seen(group: Group) -> ToolsSeen | None:
-    """Whether the tools on offer reached the model: the one place that decides it. None where none were offered."""
+    """Whether the tools on offer reached the model: the one place that decides it. None where
+    none were offered."""
     offered = group.total("native_calls")
     if not offered.n:
         return None
@@ -114,30 +194,39 @@ def _find_cautions(
 
 
 def _tell_tier_1(evidence: tiers.EffectiveCounts | None, stop: Stop) -> str:
-    """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were still out may have gone
-    the other way: but not on its word alone."""
+    """`yes`, `no` or `cannot_tell`, at 95%. What a search told stands although calls that were
+    still out may have gone the other way: but not on its word alone."""
     if evidence is None:
         return "cannot_tell"
-    told, fixed = tiers.tell_tier_1(*evidence), tiers.judge_tier_1(*evidence)
-    if not stop.searched or (told is None and stop.tier1 and fixed is (stop.tier1 == "yes")):
-        told = fixed
-    return "cannot_tell" if told is None else "yes" if told else "no"
+    at_fixed_n = tiers.judge_tier_1(*evidence)
+    is_tier_1 = at_fixed_n
+    if stop.searched:
+        is_tier_1 = tiers.tell_tier_1(*evidence)
+        if is_tier_1 is None and stop.tier1 and at_fixed_n is (stop.tier1 == "yes"):
+            is_tier_1 = at_fixed_n
+    if is_tier_1 is None:
+        return "cannot_tell"
+    return "yes" if is_tier_1 else "no"
 
 
 def find_pool(endings: Sequence[Ending], apart: frozenset[PromptKey]) -> list[Ending]:
-    """The answered cells a tier rests on: of prompts that offer tools where there are any, else of text prompts."""
+    """The answered cells a tier rests on: of prompts that offer tools where there are any, else
+    of text prompts."""
     expecting = [e for e in endings if e.is_evidence and e.expected_tools and e.prompt not in apart]
     return prefer_native(expecting, lambda ending: ending.tools_offered)
 
 
-def pool_arguments(endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False) -> PooledRate:
+def pool_arguments(
+    endings: Sequence[Ending], schedule: Schedule, *, searched: bool = False
+) -> PooledRate:
     """Right calls with right arguments, of the answered prompts that offer tools and expect one."""
     pool = [e for e in find_pool(endings, schedule.apart) if e.tools_offered]
     return pool_rate(((schedule.family(e.prompt), e.passed, e.n) for e in pool), searched=searched)
 
 
 def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallBalance | None:
-    """How well the model tells when to call from when not to; None where no answered prompt offers tools."""
+    """How well the model tells when to call from when not to; None where no answered prompt
+    offers tools."""
     calls = [o for o in offered if o.expects_call and o.prompt not in schedule.apart]
     others = [o for o in offered if o.prompt in schedule.restraint]
     n_call = sum(o.n for o in calls)
@@ -160,27 +249,33 @@ def balance_calls(offered: Sequence[OfferedAnswer], schedule: Schedule) -> CallB
     )
 
 
-def _label(rate: PooledRate, odds: tiers.TierPosterior | None, tier1: str, needed: int | None, *, decided: bool) -> str:
+def _label(pooled: PooledRate, standing: _TierStanding) -> str:
     """The tier as a person reads it, never without how sure it is."""
-    tier = tiers.point_tier(rate.k, rate.n)
+    tier = standing.tier
     if tier is None:
         return "no tool prompts answered"
-    if decided:
+    if standing.is_decided:
         return f"Tier {tier} (decided)"
-    if rate.searched and odds and tier1 == "no":
-        return word_tier_of_search(tier, odds[tier - 1])
-    is_repeated = rate.effective is not None and rate.effective.trials < rate.n
-    return word_open_tier(tier, n_needed=needed, is_repeated=is_repeated)
+    if pooled.searched and standing.p_tier and standing.tier_1 == "no":
+        return word_tier_of_search(tier, standing.p_tier[tier - 1])
+    is_repeated = pooled.effective is not None and pooled.effective.trials < pooled.n
+    return word_open_tier(tier, n_needed=standing.n_needed, is_repeated=is_repeated)
 
 
 def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
     """How the calls came, and in which formats those that were written as text."""
-    channels, formats = Counter[str](), Counter[str]()
+    channels: Counter[str] = Counter()
+    formats: Counter[str] = Counter()
     for sign in signs:
-        kind = NONE if sign.channel is None else channel_kind(sign.channel) if sign.valid else MALFORMED
-        channels[kind] += sign.n
-        if sign.channel is not None and kind == TEXT:
-            formats[text_format(sign.channel)] += sign.n
+        if sign.channel is None:
+            channels[NONE] += sign.n
+        elif not sign.valid:
+            channels[MALFORMED] += sign.n
+        else:
+            kind = channel_kind(sign.channel)
+            channels[kind] += sign.n
+            if kind == TEXT:
+                formats[text_format(sign.channel)] += sign.n
     return ToolChannels(**channels), dict(formats.most_common())
 
 
@@ -202,7 +297,7 @@ def _recommend(
     command = None
     if can_be_told and is_more_to_ask and is_open:
         command = " ".join(word_run([group.target.label], SUBAGENT_SUITES))
-    return msgspec.structs.replace(
+    return replace(
         use,
         recommended_for_subagents=met == {Fitness.YES},
         needs=[need.to_need() for need in needs],

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from clawgauge.figures import passed, timed
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import (
     Fit,
@@ -23,9 +24,8 @@ from clawgauge.records import (
     RateWithInterval,
     Target,
 )
-from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.registry import find_type
-from clawgauge.stats.proportions import Interval, wilson_interval
+from clawgauge.stats.proportions import Interval
 from clawgauge.verdict.needs import (
     Assessment,
     Rate,
@@ -322,8 +322,8 @@ def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessm
         reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window),))
         return cannot_tell(job.called, reason)
     if not job.prompts:
-        k, n, _ = rate_answers(group)
-        return assess_counts("passes", k, n, float(n), job.at_least)
+        passes = passed(group)
+        return assess_counts("passes", passes.k, passes.n, float(passes.n), job.at_least)
     rates: list[_Counts] = []
     for suite in group.suites:
         if suite.suite in job.prompts:
@@ -345,22 +345,6 @@ def _is_beyond_window(job: Job, window: int) -> bool:
         if length is None or window >= int(length[1]) * 1000:
             return False
     return True
-
-
-def rate_answers(part: GroupSummary | SuiteBreakdown) -> tuple[int, int, Interval | None]:
-    """What passed of the answers; of the bare prompts alone, where these were asked in a context
-    too."""
-    if isinstance(part, GroupSummary):
-        if not part.bare:
-            return part.n_passed, part.n_judged, part.objective_pass_ci95
-        suites = part.bare
-    else:
-        suites = [part]
-    counts = [_Counts(suite.n_passed, suite.n_judged, suite.n_eff) for suite in suites]
-    k, n, n_effective = _add_up(counts)
-    if len(suites) == 1:
-        return k, n, suites[0].ci95
-    return k, n, wilson_interval(k / n * n_effective, n_effective) if n else None
 
 
 class _Counts(NamedTuple):
@@ -399,7 +383,7 @@ def _weigh(name: str, passes: Assessment, group: GroupSummary, settings: Setting
         case "first_token":
             return _weigh_time("first token", group.ttft_ms, "p50", HALF_TTFT_MS)
         case "latency":
-            return _weigh_time("p95", group.timed_ms, "p95", HALF_P95_MS)
+            return _weigh_time("p95", timed(group), "p95", HALF_P95_MS)
         case _:
             usd = call_cost_usd(group, settings)
             return Weighed(

@@ -12,7 +12,7 @@ from clawgauge.compare.gate import parse_rule
 from clawgauge.records import CapacitySummary, Slo, WithinSlo
 from clawgauge.reports.compare import describe_comparison
 from clawgauge.reports.terminal import as_text
-from clawgauge.summary.figures import summarize_folder
+from clawgauge.summary.summarize import summarize_folder
 from clawgauge.verdict.load import AT_ONCE, compare_capacity
 from support.written_runs import config, prompt, record, write_run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from clawgauge.figures import Rate, passed_of_asked, passed_of_needed
 from clawgauge.records import GroupSummary
 from clawgauge.summary import summarize_folder
 from support.written_runs import write_old_run
@@ -60,5 +61,5 @@ def test_seed_counts_are_of_records_and_rates_are_of_attempts(tmp_path: Path) ->
     group = only(write_run(tmp_path / "run", rows, config=config(prompts)))
     assert (group.n_total, group.n_skipped_unavailable, group.n_scheduled_judged) == (10, 7, 10)
     assert group.pass_rate_scheduled == 0.3
-    assert (group.n_attempted, group.n_asked_judged, group.passes) == (4, 4, (3, 4))
-    assert group.passes_if_given_up == (3, 10)
+    assert (group.n_attempted, group.n_asked_judged, passed_of_asked(group)) == (4, 4, Rate(3, 4))
+    assert passed_of_needed(group) == Rate(3, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawgauge.reports.words import format_measure
+from clawgauge.figures import Percentile, format_percentile
 from clawgauge.stats.proportions import wilson_interval
 from clawgauge.stats.tiers import confidence_sequence
 from clawgauge.summary import summarize_folder
@@ -64,7 +64,7 @@ def test_timeouts_are_longer_than_any_answer(tmp_path):
     assert whole.p50 == 1124.5 and whole.p50_ci95 is not None and whole.p95_ci95 is None
     assert whole.mean is whole.max is None and whole.indicative == ["p99"]
     assert group.latency_all_ms.n == 233 and group.latency_ms.p95 < 2000
-    assert format_measure(whole, "p95") == "> 120 s"
+    assert format_percentile(Percentile.of(whole, "p95")) == "> 120 s"
     (suite,) = group.suites
     assert suite.latency_censored_ms == whole and suite.latency_ms == group.latency_ms
 

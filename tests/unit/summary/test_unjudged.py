@@ -9,6 +9,7 @@ import pytest
 
 from clawgauge.cli.resume import _read_evidence
 from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.figures import Rate, passed_of_asked
 from clawgauge.journal import iter_results
 from clawgauge.plan import Evidence
 from clawgauge.prices import load_prices
@@ -43,9 +44,10 @@ def test_an_answer_without_a_verdict_counts_neither_for_nor_against_the_model(
     """Sixteen of sixteen, not of twenty; the calls themselves were answered, and the summary says what to do."""
     (group,) = summarize_folder(write(tmp_path / "run", 16, 4, **fields)).models
     assert (group.n_ok, group.n_success, group.n_unjudged) == (20, 20, 4)
-    assert (group.n_passed, group.n_judged, group.passes, group.pass_rate_scheduled) == (16, 16, (16, 16), 1.0)
+    assert (group.n_passed, group.n_judged, group.pass_rate_scheduled) == (16, 16, 1.0)
+    assert passed_of_asked(group) == Rate(16, 16)
     (suite,) = group.suites
-    assert (suite.passes, suite.pass_rate_scheduled) == ((16, 16), 1.0)
+    assert (passed_of_asked(suite), suite.pass_rate_scheduled) == (Rate(16, 16), 1.0)
     assert (group.tool_use.k, group.tool_use.n) == ((16, 16) if fields else (0, 0))
     (note,) = [warning for warning in group.warnings if "no verdict" in warning]
     assert note.startswith("4 answers have no verdict") and "clawgauge rescore" in note

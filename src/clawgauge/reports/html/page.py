@@ -13,17 +13,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import msgspec
-
 from clawgauge import __version__
 from clawgauge.errors import RunFolderError
 from clawgauge.prices import settings_of
-from clawgauge.records import GroupSummary, Inventory, RunConfig, RunSummary, SuiteBreakdown
+from clawgauge.records import Inventory, RunConfig, RunSummary
 from clawgauge.reports.answer import choose, describe_jobs, describe_models
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Points, Prose, Section
 from clawgauge.reports.html import calls
 from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, RunSurvey, Survey, TextBlocks, TextStore, embed_json
+from clawgauge.reports.html.figures import capacity_entry, category_totals, model_figures, page_columns
 from clawgauge.reports.html.sections import as_html
 from clawgauge.reports.words import (
     describe_run,
@@ -34,11 +33,9 @@ from clawgauge.reports.words import (
     word_suites,
 )
 from clawgauge.run_data import Run
-from clawgauge.stats.proportions import Interval
-from clawgauge.stats.quantiles import mark_few
 from clawgauge.summary import Strata, summarize
 from clawgauge.verdict import best_first
-from clawgauge.verdict.jobs import call_cost_usd, explain_cost, rate_answers
+from clawgauge.verdict.jobs import call_cost_usd, explain_cost
 from clawgauge.verdict.wording import word_reason
 from clawgauge.words import format_bytes, format_duration, plural
 
@@ -46,8 +43,9 @@ _STATIC = files("clawgauge.reports.html") / "static"
 _STYLES = ("theme.css", "layout.css", "charts.css", "tables.css", "calls.css", "print.css")
 # In the order in which they build on each other; together they are one function body.
 _SCRIPTS = (
-    "element.js", "foreign.js", "format.js", "data.js", "texts.js", "outcomes.js", "filters.js", "sortable.js",
-    "axis.js", "jobs.js", "tradeoff.js", "answer.js", "models.js", "rates.js", "latency.js", "scatter.js",
+    "element.js", "foreign.js", "format.js", "data.js", "figures.js", "texts.js", "outcomes.js",
+    "filters.js", "sortable.js", "axis.js", "jobs.js", "tradeoff.js", "answer.js", "models.js",
+    "rates.js", "latency.js", "scatter.js",
     "capacity.js", "matrix.js", "calls.js", "call_parts.js", "call.js", "theme.js", "main.js",
 )  # fmt: skip
 
@@ -119,7 +117,8 @@ def _build(
     texts = store.pack()
     data = {
         "generatedAt": generated_at.isoformat(timespec="seconds"), "version": __version__, "outcomes": calls.OUTCOMES,
-        "runs": entries, "targets": _target_entries(runs, survey),
+        "runs": entries, "targets": _target_entries(runs, survey), "columns": page_columns(),
+        "categoryTotals": category_totals([run.summary for run in runs]),
         "prompts": [[*key, name] for key, name in survey.prompt_names.items()],
         # In the user's own context: no part of the figures of a whole model.
         "inContext": sorted({p.suite for r in runs if r.run.config for p in r.run.config.prompts if p.in_context}),
@@ -162,7 +161,7 @@ def _run_entry(run: RunSurvey) -> dict[str, Any]:
         "startedAt": config.created_at_ms if config else None,
         "source": summary.source,
         "jobs": [{**choice._asdict(), "fits": fits[choice.job]} for choice in choose(summary.jobs)],
-        "capacity": msgspec.to_builtins(summary.capacity),
+        "capacity": [capacity_entry(entry) for entry in summary.capacity],
         "models": [
             [label, names[label], call_cost_usd(group, settings), word_reason(explain_cost(group, settings))]
             for group in groups
@@ -185,41 +184,11 @@ def _plain(run: RunSurvey) -> str:
 def _target_entries(runs: Sequence[RunSurvey], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target.label for _, target in survey.targets)
     # None for a target that only came up after the summary was made.
-    groups = {(run.number, group.target): _figures(group) for run in runs for group in run.summary.models}
+    groups = {(run.number, group.target): model_figures(group) for run in runs for group in run.summary.models}
     return [
         {"run": run, "label": target.label, "name": names[target.label], "figures": groups.get((run, target))}
         for run, target in survey.targets
     ]
-
-
-# The page shows what every other report shows; it is not handed what it could reckon otherwise from.
-_NOT_FOR_THE_PAGE = (
-    "n_passed", "n_judged", "objective_pass_rate", "objective_pass_ci95", "ci95", "n_eff", "n_scheduled_judged",
-    "n_asked_judged", "pass_rate_scheduled", "n_total", "n_ok", "n_success", "success_rate_ok", "latency_ms",
-    "latency_all_ms", "latency_censored_ms", "resources_before", "resources_after",
-)  # fmt: skip
-
-
-def _figures(group: GroupSummary) -> dict[str, Any]:
-    """The figures of a model: as in summary.json, with its rates and times as all reports define them."""
-    figures = _rates_and_times(group)
-    figures["suites"] = [_rates_and_times(suite) for suite in group.suites]
-    return figures
-
-
-def _rates_and_times(part: GroupSummary | SuiteBreakdown) -> dict[str, Any]:
-    figures: dict[str, Any] = msgspec.to_builtins(part)
-    for name in _NOT_FOR_THE_PAGE:
-        figures.pop(name, None)
-    figures["passed"] = _rate(*rate_answers(part))
-    figures["passed_of_asked"] = _rate(*part.passes)
-    figures["answered"] = _rate(part.n_ok, part.attempted)
-    figures["timed_ms"] = msgspec.to_builtins(mark_few(part.timed_ms))
-    return figures
-
-
-def _rate(k: int, n: int, ci95: Interval | None = None) -> dict[str, Any]:
-    return {"k": k, "n": n, "rate": k / n if n else None, "ci95": ci95}
 
 
 def render_report(

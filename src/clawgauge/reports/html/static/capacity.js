@@ -3,14 +3,9 @@
 const entries = report.runs.flatMap((run) =>
   (run.capacity || []).map((entry) => ({
     ...entry,
-    title:
-      `${visible(entry.target)} at ${thousands(entry.context_tokens)}` + (severalRuns ? ` (${visible(run.id)})` : ""),
+    title: `${visible(entry.target)} at ${entry.length}` + (severalRuns ? ` (${visible(run.id)})` : ""),
   })),
 );
-
-function thousands(tokens) {
-  return tokens >= 1000 ? `${Number((tokens / 1000).toPrecision(3))}k` : String(tokens);
-}
 
 function drawCapacity() {
   const shown = entries.filter((entry) => entry.steps.length);
@@ -23,12 +18,13 @@ function drawCapacity() {
     number,
     title: entry.title,
     points: entry.steps
-      .filter((step) => step.ttft_ms.p50 !== null)
+      .filter((step) => step.cells.ttft_p50_ms.value !== null)
       .map((step) => ({
-        x: step.requests_per_s,
-        y: step.ttft_ms.p50,
-        label: String(step.concurrency ?? step.rate),
-        hollow: !step.trusted,
+        x: step.cells.requests_per_s.value,
+        y: step.cells.ttft_p50_ms.value,
+        words: step.cells.ttft_p50_ms.text,
+        label: step.levelText,
+        hollow: !step.isTrusted,
       })),
   }));
   fill("capacity-load", capacityChart("capacity-load", "Throughput against first token", "requests/s →", lines));
@@ -40,14 +36,16 @@ function drawCapacity() {
 function drawContext(shown) {
   const byTarget = new Map();
   for (const entry of shown) {
-    const alone = entry.steps.find((step) => step.concurrency === 1) ?? entry.steps[0];
-    if (alone.ttft_ms.p50 === null) continue;
+    const alone = entry.steps.find((step) => step.isLone) ?? entry.steps[0];
+    const first = alone.cells.ttft_p50_ms;
+    if (first.value === null) continue;
     if (!byTarget.has(entry.target)) byTarget.set(entry.target, []);
     byTarget.get(entry.target).push({
-      x: alone.input_tokens ?? entry.context_tokens,
-      y: alone.ttft_ms.p50,
-      label: thousands(entry.context_tokens),
-      hollow: !alone.trusted,
+      x: alone.inputTokens ?? entry.contextTokens,
+      y: first.value,
+      words: first.text,
+      label: entry.length,
+      hollow: !alone.isTrusted,
     });
   }
   const lines = [...byTarget].map(([target, points], number) => ({ number, title: visible(target), points }));
@@ -69,7 +67,7 @@ function capacityChart(id, title, across, lines) {
     true,
   );
   const words = lines
-    .map((line) => `${line.title}: ${line.points.map((p) => `${p.label}: ${decimals(p.x, 2)}, ${milliseconds(p.y)}`).join("; ")}`)
+    .map((line) => `${line.title}: ${line.points.map((p) => `${p.label}: ${decimals(p.x, 2)}, ${p.words}`).join("; ")}`)
     .join(". ");
   const chart = chartFrame(width, height, title, words);
   for (const tick of x.ticks) {
@@ -119,30 +117,14 @@ function capacityLegend(lines) {
 
 function capacityTable(shown) {
   const rows = shown.flatMap((entry) => entry.steps.map((step) => ({ ...step, title: entry.title })));
-  const figure = (name, label, read, cell) => ({
-    name,
-    label,
+  const load = { name: "title", label: "Load", class: "name", value: (row) => row.title };
+  const level = {
+    name: "level",
+    label: "At once, or a second",
     class: "number",
-    value: (row) => read(row) ?? null,
-    cell: (row) => cell(read(row)),
-  });
-  const time = (name, p) => figure(`${name}-${p}`, `${name} ${p}`, (row) => row[`${name}_ms`]?.[p], milliseconds);
-  return sortableTable(
-    "Every step",
-    [
-      { name: "title", label: "Load", class: "name", value: (row) => row.title },
-      figure("level", "At once, or a second", (row) => row.concurrency ?? row.rate, (value) => String(value ?? ABSENT)),
-      figure("n", "Calls", (row) => row.n, count),
-      figure("rps", "Requests/s", (row) => row.requests_per_s, (value) => decimals(value, 2)),
-      figure("tps", "Tokens/s", (row) => row.output_tokens_per_s, (value) => decimals(value, 0)),
-      time("ttft", "p50"),
-      time("ttft", "p95"),
-      time("tpot", "p50"),
-      time("itl", "p95"),
-      time("e2e", "p95"),
-      figure("slo", "Within limits", (row) => row.attained, (value) => (value == null ? ABSENT : percent(value))),
-      figure("failed", "Failed", (row) => row.n_failed, count),
-    ],
-    rows,
-  );
+    value: (row) => row.level,
+    cell: (row) => row.levelText,
+  };
+  const columns = report.columns.load.map((column) => figureColumn(column, (row) => row.cells));
+  return sortableTable("Every step", [load, level, ...columns], rows);
 }

@@ -48,11 +48,13 @@ function latencyRows() {
 
 // Of all recorded calls where a whole model or a suite is shown; else of the calls in this file that fit the filters.
 function addPercentiles(row) {
-  const part = view.outcome === "" && view.words === "" && row.figures ? shownPart(row.figures) : null;
+  const recorded = view.outcome === "" && view.words === "" && row.figures ? shownCells(row.figures) : null;
   const times = row.calls.map((call) => calls.e2e[call]);
-  row.times = part ? part.timed_ms : describeTimes(times, row.deadlines);
-  row.n = row.times.n;
-  row.timeouts = part ? part.n_timeouts : row.deadlines.length;
+  // Cold calls are told of the whole model, whatever is picked.
+  const cold = row.figures?.cells.cold_p50_ms;
+  row.cells = { ...(recorded ?? timesOfPicked(times, row.deadlines)), cold_p50_ms: cold };
+  row.n = row.cells.n_timed.value;
+  row.timeouts = row.cells.n_timeouts.value;
 }
 
 function latencyStrips(rows) {
@@ -76,7 +78,7 @@ function latencyStrips(rows) {
     rows
       .map(
         (row) =>
-          `${row.title}: median ${timeFigure(row.times, "p50")}, p95 ${timeFigure(row.times, "p95")}, ` +
+          `${row.title}: median ${row.cells.p50_ms.text}, p95 ${row.cells.p95_ms.text}, ` +
           `${plural(row.n, "call")}, ${plural(row.timeouts, "timeout")}`,
       )
       .join("; "),
@@ -135,10 +137,9 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
 
 // The median's words stand above its mark and to the left, those of p95 below and to the right, where there is room.
 function percentileMark(name, row, scale, middle, spread, right) {
-  const value = row.times[name];
-  if (value === null || value === undefined) return svg("g", {});
+  const { value, text: words } = row.cells[`${name}_ms`];
+  if (value === null) return svg("g", {});
   const x = Math.min(right, scale.place(value));
-  const words = timeFigure(row.times, name);
   const leftward = name === "p50" ? x > 110 : x > right - 90;
   return svg(
     "g",
@@ -181,63 +182,13 @@ function crowd(shown, scale, middle, spread) {
 
 // Where the time went, of the servers that tell: the mean of each part, and its share.
 function anatomyTable(rows) {
-  const told = rows.filter((row) => row.figures?.server_ms?.load);
-  if (!told.length) return null;
-  const mean = (row, part) => row.figures.server_ms[part]?.mean ?? 0;
-  const parts = ["load", "queue", "prefill", "decode", "wire"];
-  const whole = (row) => parts.reduce((sum, part) => sum + mean(row, part), 0) || 1;
-  return sortableTable(
-    "Where the time goes",
-    [
-      { name: "model", label: "Model", class: "name", value: (row) => row.title },
-      ...parts.map((part) => ({
-        name: part,
-        label: part[0].toUpperCase() + part.slice(1),
-        class: "number",
-        value: (row) => mean(row, part),
-        cell: (row) => `${milliseconds(mean(row, part))} (${percent(mean(row, part) / whole(row))})`,
-      })),
-    ],
-    told,
-  );
+  const telling = rows.filter((row) => row.figures?.tellsServer);
+  if (!telling.length) return null;
+  const columns = report.columns.server.map((column) => figureColumn(column, (row) => row.figures.cells));
+  return sortableTable("Where the time goes", [modelColumn(), ...columns], telling);
 }
 
 function latencyTable(rows) {
-  const time = (name, label) => ({
-    name,
-    label,
-    class: "number",
-    value: (row) => row.times[name] ?? null,
-    cell: (row) => timeFigure(row.times, name),
-  });
-  return sortableTable(
-    "Latency by model",
-    [
-      { name: "model", label: "Model", class: "name", value: (row) => row.title },
-      {
-        name: "n",
-        label: "Calls",
-        class: "number",
-        bestFirst: true,
-        value: (row) => row.n ?? null,
-        cell: (row) => count(row.n),
-      },
-      time("p50", "p50"),
-      time("p95", "p95"),
-      time("p99", "p99"),
-      time("mean", "Mean"),
-      {
-        name: "cold",
-        label: "Cold p50",
-        class: "number",
-        value: (row) => row.figures?.latency_cold_ms?.p50 ?? null,
-        cell: (row) =>
-          row.figures?.latency_cold_ms?.n
-            ? `${milliseconds(row.figures.latency_cold_ms.p50)} (n=${row.figures.latency_cold_ms.n})`
-            : ABSENT,
-      },
-      { name: "timeouts", label: "Timeouts", class: "number", bestFirst: true, value: (row) => row.timeouts ?? null },
-    ],
-    rows,
-  );
+  const columns = report.columns.latency.map((column) => figureColumn(column, (row) => row.cells));
+  return sortableTable("Latency by model", [modelColumn(), ...columns], rows);
 }

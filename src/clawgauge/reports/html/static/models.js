@@ -2,67 +2,49 @@
 
 const TIER_NOTE = "Tool-use tier: 1 from 80% of the tool prompts, 2 from 50%, 3 below";
 
+// How each kind of figure stands in this table: a rate over its counts, the rest as text.
+const RATES_OF_MODELS = ["objective_pass_rate", "passed_of_asked", "answered"];
+
 function modelColumns() {
-  const figure = (name, label, read, options = {}) => ({
-    name,
-    label,
-    class: "number",
-    value: (target) => (target.figures ? (read(target.figures) ?? null) : null),
-    ...options,
+  const columns = report.columns.models.map((column) => {
+    const figure = figureColumn(column, (target) => target.figures?.cells);
+    if (!RATES_OF_MODELS.includes(column.figure)) return figure;
+    return { ...figure, cell: (target) => rateCell(target.figures?.cells[column.figure]) };
   });
-  const rateCell = ({ k, n, rate: share, ci95 }) =>
-    n
-      ? [
-          html("span", { class: "strong" }, percent(share)),
-          html(
-            "span",
-            { class: "under" },
-            `${count(k)}/${count(n)} `,
-            ci95 ? html("span", { class: "whole" }, `· ${interval(ci95)}`) : null,
-          ),
-        ]
-      : ABSENT;
-  const share = (name, label, of, options = {}) =>
-    figure(name, label, (f) => of(f).rate, {
-      bestFirst: true,
-      cell: ({ figures: f }) => (f ? rateCell(of(f)) : ABSENT),
-      ...options,
-    });
-  const time = (name, label, of, options = {}) =>
-    figure(options.name ?? name, label, (f) => of(f)?.[name], {
-      cell: ({ figures: f }) => (f ? timeFigure(of(f), name) : ABSENT),
-      ...options,
-    });
   return [
     { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
     { name: "tier", label: "Tool use", title: TIER_NOTE, class: "tier", value: tierOrder, cell: tierCell },
-    share("passed", "Pass rate", (f) => f.passed, { title: "of the judged answers, with its 95% interval" }),
-    share("asked", "Of asked", (f) => f.passed_of_asked, {
-      title: "of all prompts asked that have a verdict, answered or not",
-    }),
-    share("answered", "Answered", (f) => f.answered),
-    time("p50", "p50", (f) => f.timed_ms, {
-      title: "median time to the whole answer; a timeout is longer than any",
-    }),
-    time("p95", "p95", (f) => f.timed_ms),
-    time("p99", "p99", (f) => f.timed_ms),
-    time("p50", "First token", (f) => f.ttft_ms, { name: "ttft", title: "median time to the first token" }),
-    figure("tps", "Tokens/s", (f) => f.output_tps?.p50, {
-      bestFirst: true,
-      cell: ({ figures: f }) => decimals(f?.output_tps?.p50, 1),
-    }),
-    figure("cost", "Cost", (f) => f.cost?.per_call_usd, {
-      class: "number cost",
-      title: "of a call, and of all of them",
-      cell: costCell,
-    }),
-  ].filter((column) => column.name !== "cost" || report.targets.some((target) => target.figures?.cost_usd != null));
+    ...columns,
+    ...(report.targets.some((target) => target.figures?.cost.total) ? [COST_COLUMN] : []),
+  ];
+}
+
+const COST_COLUMN = {
+  name: "cost",
+  label: "Cost",
+  class: "number cost",
+  title: "of a call, and of all of them",
+  value: (target) => target.figures?.cost.value ?? null,
+  cell: costCell,
+};
+
+function rateCell(cell) {
+  if (!cell?.n) return ABSENT;
+  return [
+    html("span", { class: "strong" }, cell.percent),
+    html(
+      "span",
+      { class: "under" },
+      `${cell.counts} `,
+      cell.interval ? html("span", { class: "whole" }, `· ${cell.interval}`) : null,
+    ),
+  ];
 }
 
 function costCell(target) {
   const words = report.runs[target.run].models.find(([label]) => label === target.label)?.[3] ?? ABSENT;
-  const all = target.figures?.cost_usd;
-  return [words, all == null ? null : html("span", { class: "under" }, `${dollars(all)} in all`)];
+  const total = target.figures?.cost.total;
+  return [words, total ? html("span", { class: "under" }, total) : null];
 }
 
 function modelName(target) {
@@ -74,38 +56,35 @@ function modelName(target) {
   ];
 }
 
-// Better tiers first; within a tier the surer one first.
 function tierOrder(target) {
-  const use = target.figures?.tool_use;
-  return use?.tier ? use.tier - (use.p_tier?.[use.tier - 1] ?? 0) / 2 : null;
+  return target.figures?.tier?.order ?? null;
 }
 
 function tierCell(target) {
-  const use = target.figures?.tool_use;
-  if (!use?.tier) return ABSENT;
-  const sure = use.p_tier ? `, ${percent(use.p_tier[use.tier - 1])} sure` : "";
+  const tier = target.figures?.tier;
+  if (!tier) return ABSENT;
   return [
     html(
       "span",
-      { class: `tier-badge tier-${use.tier}${use.decided ? "" : " provisional"}` },
-      `Tier ${use.tier}`,
+      { class: `tier-badge tier-${tier.tier}${tier.isDecided ? "" : " provisional"}` },
+      `Tier ${tier.tier}`,
       html(
         "span",
         { class: "so-far" },
-        `${use.decided ? "" : " so far"}${use.source ? ` · ${visible(use.source)}` : ""}`,
+        `${tier.isDecided ? "" : " so far"}${tier.source ? ` · ${visible(tier.source)}` : ""}`,
       ),
     ),
-    tierBar(use.p_tier),
-    html("span", { class: "under" }, `${count(use.k)}/${count(use.n)}${sure}`),
+    tierBar(tier.chances),
+    html("span", { class: "under" }, tier.counts),
   ];
 }
 
 // How probable each tier is, as three lengths of one bar.
 function tierBar(chances) {
-  if (!chances) return null;
+  if (!chances.length) return null;
   const width = 96;
   let x = 0;
-  const words = chances.map((chance, place) => `Tier ${place + 1} ${percent(chance)}`).join(", ");
+  const words = chances.map((chance) => chance.text).join(", ");
   return svg(
     "svg",
     {
@@ -122,11 +101,11 @@ function tierBar(chances) {
         class: `tier-${place + 1}`,
         x,
         y: 0,
-        width: Math.max(0, chance * width - 1),
+        width: Math.max(0, chance.value * width - 1),
         height: 6,
         rx: 1,
       });
-      x += chance * width;
+      x += chance.value * width;
       return piece;
     }),
   );

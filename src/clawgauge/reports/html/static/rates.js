@@ -1,78 +1,43 @@
 // Rates as bars with their 95% intervals: how much was passed, and how sure that is.
 
-const ratesView = { metric: "pass" };
+const ratesView = { figure: report.columns.rates[0].figure };
 
-const METRICS = {
-  pass: {
-    label: "Pass rate",
-    of: (f) => passRateOf(f),
-    lead:
-      "Of the answers that have a verdict, how many met it. The whisker is the Wilson 95% interval; " +
-      "the thin bar counts unanswered calls as not passed.",
-  },
-  tools: {
-    label: "Tool use",
-    of: (f) => rateOf(f.tool_use),
-    tiers: true,
-    lead: "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
-  },
-  arguments: {
-    label: "Right arguments",
-    of: (f) => rateOf(f.argument_accuracy),
-    lead: "Calls with the right arguments, of the prompts that offer tools and expect a call.",
-  },
-  restraint: {
-    label: "Restraint",
-    of: (f) => rateOf(f.restraint),
-    lead: "How often a model held back where no call was wanted.",
-  },
-  agreement: {
-    label: "Agreement",
-    of: (f) => rateOf(f.agreement),
-    lead: "How often a model did what the incumbent did, in moments of your own history. Agreement is not truth.",
-  },
-  tasks: { label: "Tasks", of: (f) => rateOf(f.tasks), lead: "Tasks of several turns brought to the wanted end." },
-};
-
-function rateOf(figure) {
-  return figure
-    ? { k: figure.k, n: figure.n, rate: figure.rate, ci: figure.ci95 }
-    : { k: 0, n: 0, rate: null, ci: null };
+// The pass rate is that of the suite that is chosen; the other rates are of a whole model.
+function shownRate(target, figure) {
+  const isPassRate = figure === report.columns.rates[0].figure;
+  const cells = isPassRate ? shownCells(target.figures) : target.figures.cells;
+  return {
+    title: visible(targetTitle(target)),
+    cell: cells?.[figure] ?? NO_RATE,
+    asked: (isPassRate && cells?.passed_of_asked) || NO_RATE,
+  };
 }
 
-function passRateOf(figures) {
-  const part = shownPart(figures);
-  return part ? { ...rateOf(part.passed), asked: part.passed_of_asked } : rateOf(null);
-}
-
-// The figures of the suite that is chosen, or of the whole model; none where it was not asked that suite.
-function shownPart(figures) {
-  return view.suite === "" ? figures : figures.suites.find((suite) => isSuiteShown(suite.suite));
-}
+const NO_RATE = { value: null, text: ABSENT, n: 0, interval: null };
 
 function drawRates() {
-  const known = Object.entries(METRICS).filter(
-    ([name, metric]) =>
-      name === "pass" || report.targets.some((target) => target.figures && metric.of(target.figures).n),
+  const targets = report.targets.filter((target) => target.figures);
+  const known = report.columns.rates.filter(
+    ({ figure }, place) => place === 0 || targets.some((target) => shownRate(target, figure).cell.n),
   );
   choiceButtons(
     "rates-choice",
-    known.map(([name, metric]) => [name, metric.label]),
-    ratesView.metric,
-    (name) => {
-      ratesView.metric = name;
+    known.map(({ figure, label }) => [figure, label]),
+    ratesView.figure,
+    (figure) => {
+      ratesView.figure = figure;
       drawRates();
       byId("rates-choice").querySelector("[aria-pressed=true]").focus();
     },
   );
-  const metric = METRICS[ratesView.metric];
+  const drawn = report.columns.rates.find(({ figure }) => figure === ratesView.figure);
   const rows = shownTargets()
     .filter((target) => target.figures)
-    .map((target) => ({ title: visible(targetTitle(target)), ...metric.of(target.figures) }));
+    .map((target) => shownRate(target, drawn.figure));
   byId("rates-lead").textContent =
-    metric.lead + (view.outcome || view.words ? " Outcome and search do not change these rates." : "");
-  fill("rates-chart", rows.length ? rateBars(metric, rows) : html("p", { class: "empty" }, "No model to show."));
-  fill("rates-table", ratesTable(metric, rows));
+    drawn.lead + (view.outcome || view.words ? " Outcome and search do not change these rates." : "");
+  fill("rates-chart", rows.length ? rateBars(drawn, rows) : html("p", { class: "empty" }, "No model to show."));
+  fill("rates-table", ratesTable(drawn, rows));
   drawCategories();
 }
 
@@ -82,19 +47,21 @@ function drawCategories() {
     (target.figures?.suites ?? [])
       .filter((suite) => isSuiteShown(suite.suite))
       .flatMap((suite) =>
-        Object.entries(suite.by_category ?? {}).map(([category, figure]) => ({
+        suite.categories.map(({ category, cell }) => ({
           title: visible(targetTitle(target)),
           suite: visible(suite.suite),
           category: visible(category),
-          ...rateOf(figure),
+          key: JSON.stringify([suite.suite, category]),
+          cell,
+          asked: NO_RATE,
         })),
       ),
   );
   const named = (name, label) => ({ name, label, class: "name", value: (row) => row[name] });
   const names = [named("suite", "Suite"), named("category", "Category")];
   const columns = isPrinting
-    ? [...names, ...rateColumns({ label: "Passed, all models" }, []), named("others", "Not all passed by")]
-    : [named("title", "Model"), ...names, ...rateColumns(METRICS.pass, rows)];
+    ? [...names, ...rateColumns("Passed, all models", []), named("others", "Not all passed by")]
+    : [named("title", "Model"), ...names, ...rateColumns(report.columns.rates[0].label, rows)];
   byId("categories").hidden = !rows.length;
   const shown = isPrinting ? byCategory(rows) : rows;
   fill("categories-table", rows.length ? sortableTable("Pass rate by category", columns, shown) : "");
@@ -102,24 +69,23 @@ function drawCategories() {
 
 // Paper has a row a category, and names those alone who did not pass all of it: not a row for every model.
 function byCategory(rows) {
-  return [...Map.groupBy(rows, (row) => JSON.stringify([row.suite, row.category])).values()].map((models) => ({
+  const totals = new Map();
+  for (const total of report.categoryTotals) {
+    const isOfRun = view.run === "" ? total.run === null : total.run === Number(view.run);
+    const isOfModel = view.label === "" ? total.model === null : total.model === view.label;
+    if (isOfRun && isOfModel) totals.set(JSON.stringify([total.suite, total.category]), total.cell);
+  }
+  return [...Map.groupBy(rows, (row) => row.key)].map(([key, models]) => ({
     ...models[0],
-    ...addUp(models),
+    cell: totals.get(key) ?? NO_RATE,
     others: models
-      .filter((row) => row.k < row.n)
-      .map((row) => `${row.title} ${row.k}/${row.n}`)
+      .filter((row) => row.cell.value < 1)
+      .map((row) => `${row.title} ${row.cell.counts}`)
       .join(", "),
   }));
 }
 
-// Of all models that are shown together, which no other report has.
-function addUp(models) {
-  const k = models.reduce((sum, row) => sum + row.k, 0);
-  const n = models.reduce((sum, row) => sum + row.n, 0);
-  return { k, n, rate: n ? k / n : null, ci: null };
-}
-
-function rateBars(metric, rows) {
+function rateBars(drawn, rows) {
   const width = chartWidth("rates-chart");
   const narrow = width < 620;
   const left = narrow ? 4 : Math.min(300, width * 0.3);
@@ -127,10 +93,10 @@ function rateBars(metric, rows) {
   const rowHeight = narrow ? 62 : 40;
   const top = 26;
   const height = top + rows.length * rowHeight + 6;
-  const chart = chartFrame(width, height, `${metric.label} by model`, rows.map(rateInWords).join("; "));
+  const chart = chartFrame(width, height, `${drawn.label} by model`, rows.map(rateInWords).join("; "));
   const place = (share) => left + share * (right - left);
   for (const tick of [0, 0.25, 0.5, 0.75, 1]) chart.append(gridLine(place(tick), top, height, `${tick * 100}%`));
-  if (metric.tiers) {
+  if (drawn.hasTiers) {
     for (const [bound, name] of [
       [0.8, "Tier 1"],
       [0.5, "Tier 2"],
@@ -148,8 +114,8 @@ function rateBars(metric, rows) {
 }
 
 function rateInWords(row) {
-  if (!row.n) return `${row.title}: none`;
-  return `${row.title}: ${percent(row.rate)}, ${row.k} of ${row.n}, 95% interval ${interval(row.ci)}`;
+  const { cell } = row;
+  return cell.n ? `${row.title}: ${cell.percent}, ${cell.ofCounts}, 95% interval ${cell.interval ?? ABSENT}` : `${row.title}: none`;
 }
 
 function gridLine(x, top, bottom, label) {
@@ -162,6 +128,7 @@ function gridLine(x, top, bottom, label) {
 }
 
 function rateBar(row, y, place, { left, right, narrow, width }) {
+  const { cell, asked } = row;
   const middle = y + (narrow ? 36 : 20);
   const group = svg("g", { class: "rate" });
   group.append(
@@ -174,7 +141,7 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
         ),
     svg("title", {}, row.title),
   );
-  const words = row.n ? `${percent(row.rate)}  ${count(row.k)}/${count(row.n)}` : "no verdict";
+  const words = cell.n ? `${cell.percent}  ${cell.counts}` : "no verdict";
   group.append(
     svg(
       "text",
@@ -182,24 +149,24 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
         ? { class: "row-value", x: width - 6, y: y + 18, "text-anchor": "end" }
         : { class: "row-value", x: right + 14, y: middle + 4 },
       words,
-      !narrow && row.ci ? svg("tspan", { class: "soft" }, `  ${interval(row.ci)}`) : null,
+      !narrow && cell.interval ? svg("tspan", { class: "soft" }, `  ${cell.interval}`) : null,
     ),
   );
   group.append(
     svg("rect", { class: "track", x: place(0), y: middle - 7, width: place(1) - place(0), height: 14, rx: 2 }),
   );
-  if (!row.n) return group;
+  if (!cell.n) return group;
   group.append(
     svg("rect", {
       class: "bar",
       x: place(0),
       y: middle - 7,
-      width: Math.max(1.5, place(row.rate) - place(0)),
+      width: Math.max(1.5, place(cell.value) - place(0)),
       height: 14,
       rx: 2,
     }),
   );
-  if (row.asked?.n) {
+  if (asked.n) {
     group.append(
       svg(
         "rect",
@@ -207,15 +174,16 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
           class: "bar-asked",
           x: place(0),
           y: middle + 9,
-          width: Math.max(1, place(row.asked.rate) - place(0)),
+          width: Math.max(1, place(asked.value) - place(0)),
           height: 3,
         },
-        svg("title", {}, `of asked: ${rate(row.asked)}`),
+        svg("title", {}, `of asked: ${asked.text}`),
       ),
     );
   }
-  if (row.ci) {
-    const [low, high] = row.ci.map(place);
+  if (cell.interval) {
+    const low = place(cell.low);
+    const high = place(cell.high);
     group.append(
       svg("path", {
         class: "whisker",
@@ -226,32 +194,30 @@ function rateBar(row, y, place, { left, right, narrow, width }) {
   return group;
 }
 
-function ratesTable(metric, rows) {
-  const model = { name: "model", label: "Model", class: "name", value: (row) => row.title };
-  return sortableTable(`${metric.label} by model`, [model, ...rateColumns(metric, rows)], rows);
+function ratesTable(drawn, rows) {
+  const columns = [modelColumn(), ...rateColumns(drawn.label, rows)];
+  return sortableTable(`${drawn.label} by model`, columns, rows);
 }
 
-function rateColumns(metric, rows) {
-  const share = (name, label, of) => ({
-    name,
-    label,
+function rateColumns(label, rows) {
+  const column = (name, of) => ({
     class: "number",
     bestFirst: true,
-    value: (row) => of(row)?.rate ?? null,
-    cell: (row) => rate(of(row)),
+    ...name,
+    value: (row) => of(row).value,
+    cell: (row) => of(row).text,
   });
-  const low = {
+  const interval = {
     name: "low",
     label: "95% interval",
     class: "number",
     bestFirst: true,
-    value: (row) => row.ci?.[0] ?? null,
-    cell: (row) => interval(row.ci),
+    value: (row) => row.cell.low ?? null,
+    cell: (row) => row.cell.interval ?? ABSENT,
   };
-  const asked = share("asked", "Of asked", (row) => row.asked);
   return [
-    share("rate", metric.label, (row) => row),
-    ...(rows.some((row) => row.ci) ? [low] : []),
-    ...(rows.some((row) => row.asked?.n) ? [asked] : []),
+    column({ name: "rate", label }, (row) => row.cell),
+    ...(rows.some((row) => row.cell.interval) ? [interval] : []),
+    ...(rows.some((row) => row.asked.n) ? [column({ name: "asked", label: "Of asked" }, (row) => row.asked)] : []),
   ];
 }

@@ -49,10 +49,11 @@ function firstTokenRows(shown) {
 // Of a whole model as every report has them; else of the calls in this file that fit the filters.
 function firstTokenTimes({ figures }, found) {
   if (figures && view.suite === "" && view.outcome === "" && view.words === "") {
-    return { n: figures.ttft_ms.n, ttft: figures.ttft_ms, e2e: figures.timed_ms };
+    const { ttft_p50_ms: ttft, p50_ms: e2e } = figures.cells;
+    return { n: ttft.n, ttft, e2e };
   }
-  const times = (column) => describeTimes(found.map((call) => calls[column][call]), []);
-  return { n: found.length, ttft: times("ttft"), e2e: times("e2e") };
+  const median = (column) => timesOfPicked(found.map((call) => calls[column][call]), []).p50_ms;
+  return { n: found.length, ttft: median("ttft"), e2e: median("e2e") };
 }
 
 function firstTokenScatter(rows, shown) {
@@ -78,8 +79,8 @@ function firstTokenScatter(rows, shown) {
     rows
       .map(
         (row) =>
-          `${row.title}: median first token ${timeFigure(row.ttft, "p50")}, ` +
-          `whole answer ${timeFigure(row.e2e, "p50")}, ${plural(row.n, "call")}`,
+          `${row.title}: median first token ${row.ttft.text}, ` +
+          `whole answer ${row.e2e.text}, ${plural(row.n, "call")}`,
       )
       .join("; "),
   );
@@ -171,7 +172,7 @@ function firstTokenTable(rows) {
   return sortableTable(
     "First token and whole answer by model",
     [
-      { name: "model", label: "Model", class: "name", value: (row) => row.title },
+      modelColumn(),
       {
         name: "n",
         label: "Calls",
@@ -184,15 +185,15 @@ function firstTokenTable(rows) {
         name: "ttft",
         label: "First token p50",
         class: "number",
-        value: (row) => row.ttft.p50,
-        cell: (row) => timeFigure(row.ttft, "p50"),
+        value: (row) => row.ttft.value,
+        cell: (row) => row.ttft.text,
       },
       {
         name: "e2e",
         label: "Whole answer p50",
         class: "number",
-        value: (row) => row.e2e.p50,
-        cell: (row) => timeFigure(row.e2e, "p50"),
+        value: (row) => row.e2e.value,
+        cell: (row) => row.e2e.text,
       },
     ],
     rows,

@@ -12,16 +12,18 @@ function tradeoffRows(run) {
   const number = report.runs.indexOf(run);
   return run.models.map(([label, name, cost, costWords], place) => {
     const figures = report.targets.find((target) => target.run === number && target.label === label)?.figures;
-    const times = figures?.timed_ms ?? null;
+    const passed = figures?.cells.passed_of_asked;
+    const median = figures?.cells.p50_ms;
     return {
       label,
       place: place + 1,
       cost,
       costWords,
       title: visible(name),
-      passed: figures?.passed_of_asked ?? null,
-      times,
-      drawn: Boolean(figures?.passed_of_asked.n && times.p50 !== null && !times.beyond.includes("p50")),
+      cells: figures?.cells ?? null,
+      passed,
+      median,
+      drawn: Boolean(passed?.n && median.value !== null && !median.beyond),
     };
   });
 }
@@ -56,14 +58,14 @@ function tradeoffName(row) {
 }
 
 function tradeoffInWords(row) {
-  return `${row.title}: passed ${row.passed.k} of ${row.passed.n}, median ${timeFigure(row.times, "p50")}, ${row.costWords}`;
+  return `${row.title}: passed ${row.passed.ofCounts}, median ${row.median.text}, ${row.costWords}`;
 }
 
 function tradeoffChart(rows) {
   const width = chartWidth("findings");
   const height = Math.round(Math.min(380, Math.max(280, width * 0.38)));
   const [left, right, top, bottom] = [44, width - (width < 620 ? 60 : 130), 36, height - 40];
-  const across = timeScale(rows.map((row) => row.times.p50), left + 14, right, true);
+  const across = timeScale(rows.map((row) => row.median.value), left + 14, right, true);
   const upward = (share) => bottom - share * (bottom - top);
   const chart = chartFrame(width, height, "Passed prompts against median time of a call", rows.map(tradeoffInWords).join("; "));
   for (const tick of across.ticks) {
@@ -87,8 +89,8 @@ function tradeoffChart(rows) {
   const dearest = Math.max(...rows.map((row) => row.cost ?? 0));
   const marks = rows.map((row) => ({
     row,
-    x: across.place(row.times.p50),
-    y: upward(row.passed.rate),
+    x: across.place(row.median.value),
+    y: upward(row.passed.value),
     size: 12 + (row.cost && dearest ? (width < 620 ? 16 : 26) * Math.sqrt(row.cost / dearest) : 0),
     numbered: isNumbered(rows),
   }));
@@ -143,33 +145,11 @@ function tradeoffLabel({ row, x, y, size, numbered }, taken, width, bottom) {
 }
 
 function tradeoffTable(rows) {
-  const time = (name) => ({
-    name,
-    label: name,
-    class: "number",
-    value: (row) => row.times?.[name] ?? null,
-    cell: (row) => (row.times ? timeFigure(row.times, name) : ABSENT),
-  });
+  const columns = report.columns.tradeoff.map((column) => figureColumn(column, (row) => row.cells));
+  const cost = { name: "cost", label: "Cost", class: "number", value: (row) => row.cost, cell: (row) => row.costWords };
   return html(
     "div",
     { class: "scrolls" },
-    sortableTable(
-      "Passed prompts, time and cost of every model",
-      [
-        { name: "model", label: "Model", class: "name", value: (row) => row.title },
-        {
-          name: "passed",
-          label: "Passed of asked",
-          class: "number",
-          bestFirst: true,
-          value: (row) => row.passed?.rate ?? null,
-          cell: (row) => rate(row.passed),
-        },
-        time("p50"),
-        time("p95"),
-        { name: "cost", label: "Cost", class: "number", value: (row) => row.cost, cell: (row) => row.costWords },
-      ],
-      rows,
-    ),
+    sortableTable("Passed prompts, time and cost of every model", [modelColumn(), ...columns, cost], rows),
   );
 }

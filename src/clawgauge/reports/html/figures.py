@@ -1,0 +1,320 @@
+"""The figures of the page: its columns, and every cell of them as it is shown. Its scripts draw
+and filter alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clawgauge.figures import (
+    LOAD_FIGURES,
+    MODEL_FIGURES,
+    Amount,
+    ModelOrSuite,
+    Percentile,
+    Rate,
+    Style,
+    Unit,
+    Value,
+    format_cell,
+    read_figure,
+)
+from clawgauge.figures.models import SUITE_FIGURES
+from clawgauge.records import SERVER_PARTS, CapacitySummary, GroupSummary, RunSummary, StepSummary
+from clawgauge.records.summary import SuiteBreakdown, ToolUse
+from clawgauge.verdict.wording import word_tokens
+from clawgauge.words import ABSENT, format_money, format_percent, rounded
+
+
+@dataclass(frozen=True, slots=True)
+class PageColumn:
+    """A figure under a label. `title` is shown to who points at it. A click sorts by it,
+    `best_first` from above."""
+
+    figure: str
+    label: str
+    title: str = ""
+    best_first: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure,
+            "label": self.label,
+            "title": self.title,
+            "bestFirst": self.best_first,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PageRate:
+    """A rate that may be drawn for all models; `has_tiers` draws the bounds of the tool-use
+    tiers into it."""
+
+    figure: str
+    label: str
+    lead: str
+    has_tiers: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure,
+            "label": self.label,
+            "lead": self.lead,
+            "hasTiers": self.has_tiers,
+        }
+
+
+_WITH_INTERVAL = "of the judged answers, with its 95% interval"
+_OF_ASKED = "of all prompts asked that have a verdict, answered or not"
+_MEDIAN = "median time to the whole answer; a timeout is longer than any"
+_MODELS = (
+    PageColumn("objective_pass_rate", "Pass rate", _WITH_INTERVAL, best_first=True),
+    PageColumn("passed_of_asked", "Of asked", _OF_ASKED, best_first=True),
+    PageColumn("answered", "Answered", best_first=True),
+    PageColumn("p50_ms", "p50", _MEDIAN),
+    PageColumn("p95_ms", "p95"),
+    PageColumn("p99_ms", "p99"),
+    PageColumn("ttft_p50_ms", "First token", "median time to the first token"),
+    PageColumn("output_tps_p50", "Tokens/s", best_first=True),
+)
+_LATENCY = (
+    PageColumn("n_timed", "Calls", best_first=True),
+    PageColumn("p50_ms", "p50"),
+    PageColumn("p95_ms", "p95"),
+    PageColumn("p99_ms", "p99"),
+    PageColumn("mean_ms", "Mean"),
+    PageColumn("cold_p50_ms", "Cold p50"),
+    PageColumn("n_timeouts", "Timeouts", best_first=True),
+)
+_SERVER = tuple(PageColumn(f"server_{part}_ms", part.capitalize()) for part in SERVER_PARTS)
+_TRADEOFF = (
+    PageColumn("passed_of_asked", "Passed of asked", best_first=True),
+    PageColumn("p50_ms", "p50"),
+    PageColumn("p95_ms", "p95"),
+)
+_LOAD = (
+    PageColumn("n", "Calls"),
+    PageColumn("requests_per_s", "Requests/s"),
+    PageColumn("output_tokens_per_s", "Tokens/s"),
+    PageColumn("ttft_p50_ms", "ttft p50"),
+    PageColumn("ttft_p95_ms", "ttft p95"),
+    PageColumn("tpot_p50_ms", "tpot p50"),
+    PageColumn("itl_p95_ms", "itl p95"),
+    PageColumn("e2e_p95_ms", "e2e p95"),
+    PageColumn("attained", "Within limits"),
+    PageColumn("n_failed", "Failed"),
+)
+_RATES = (
+    PageRate(
+        "objective_pass_rate",
+        "Pass rate",
+        "Of the answers that have a verdict, how many met it. The whisker is the Wilson 95% "
+        "interval; the thin bar counts unanswered calls as not passed.",
+    ),
+    PageRate(
+        "tool_use_rate",
+        "Tool use",
+        "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
+        has_tiers=True,
+    ),
+    PageRate(
+        "argument_accuracy",
+        "Right arguments",
+        "Calls with the right arguments, of the prompts that offer tools and expect a call.",
+    ),
+    PageRate("restraint", "Restraint", "How often a model held back where no call was wanted."),
+    PageRate(
+        "agreement",
+        "Agreement",
+        "How often a model did what the incumbent did, in moments of your own history. "
+        "Agreement is not truth.",
+    ),
+    PageRate("tasks", "Tasks", "Tasks of several turns brought to the wanted end."),
+)
+
+
+def page_columns() -> dict[str, Any]:
+    """Which figures each table of the page has, in their order, and the rates that can be drawn."""
+    tables = {
+        "models": _MODELS,
+        "latency": _LATENCY,
+        "server": _SERVER,
+        "tradeoff": _TRADEOFF,
+        "load": _LOAD,
+    }
+    columns: dict[str, Any] = {}
+    for name, of_table in tables.items():
+        columns[name] = [column.as_json() for column in of_table]
+    columns["rates"] = [rate.as_json() for rate in _RATES]
+    return columns
+
+
+def _shown_figures() -> list[str]:
+    names = [column.figure for column in (*_MODELS, *_LATENCY, *_SERVER, *_TRADEOFF)]
+    names += [rate.figure for rate in _RATES]
+    return list(dict.fromkeys(names))
+
+
+_SHOWN = _shown_figures()
+
+
+def model_figures(model: GroupSummary) -> dict[str, Any]:
+    """All that the page shows of a model: as a whole, and suite by suite."""
+    return {
+        "cells": _cells(model, _SHOWN),
+        "tier": _tier(model.tool_use),
+        "cost": _cost(model),
+        "tellsServer": "load" in model.server_ms,
+        "suites": [_suite_figures(suite) for suite in model.suites],
+    }
+
+
+def _suite_figures(suite: SuiteBreakdown) -> dict[str, Any]:
+    categories = []
+    for category, recorded in suite.by_category.items():
+        categories.append({"category": category, "cell": make_cell(Rate.of(recorded), "rate")})
+    names = [name for name in _SHOWN if name in SUITE_FIGURES]
+    return {"suite": suite.suite, "cells": _cells(suite, names), "categories": categories}
+
+
+def _cells(part: ModelOrSuite, names: Iterable[str]) -> dict[str, Any]:
+    cells = {}
+    for name in names:
+        cell = make_cell(read_figure(name, part), MODEL_FIGURES[name].unit)
+        if name == "cold_p50_ms" and cell["value"] is not None:
+            cell["text"] = f"{cell['text']} (n={cell['n']})"
+        cells[name] = cell
+    return cells
+
+
+def make_cell(value: Value, unit: Unit) -> dict[str, Any]:
+    """A figure as the page has it: `value` to sort and draw by, `text` to show; of a rate, its
+    parts too."""
+    cell: dict[str, Any] = {"value": value.value}
+    if isinstance(value, Rate):
+        cell |= _rate_texts(value)
+    elif isinstance(value, Percentile):
+        digits = 1 if unit == "tps" else 0
+        cell["text"] = format_cell(value, unit, Style.IN_WORDS, digits)
+        cell["n"] = value.n
+        cell["beyond"] = value.is_beyond
+    elif unit == "count":
+        cell["text"] = _count(value)
+    elif unit == "per_s":
+        cell["text"] = ABSENT if value.value is None else rounded(value.value, 2)
+    else:
+        cell["text"] = format_cell(value, unit, Style.IN_WORDS)
+    return cell
+
+
+def _rate_texts(rate: Rate) -> dict[str, Any]:
+    if not rate.n:
+        return {"text": ABSENT, "percent": ABSENT, "counts": ABSENT, "n": 0, "interval": None}
+    percent = format_percent(rate.value)
+    counts = f"{rate.k:,}/{rate.n:,}"
+    texts: dict[str, Any] = {
+        "text": f"{percent} · {counts}",
+        "percent": percent,
+        "counts": counts,
+        "n": rate.n,
+        "ofCounts": f"{rate.k} of {rate.n}",
+        "interval": None,
+    }
+    if rate.ci95 is not None:
+        low, high = rate.ci95
+        texts["interval"] = f"{rounded(low * 100)}–{rounded(high * 100)}%"
+        texts["low"] = low
+        texts["high"] = high
+    return texts
+
+
+def _count(amount: Amount) -> str:
+    return ABSENT if amount.value is None else f"{int(rounded(amount.value)):,}"
+
+
+def _tier(use: ToolUse) -> dict[str, Any] | None:
+    """The tier and how sure it is; None where there is none. Better tiers come first, and of one
+    tier the surer."""
+    if use.tier is None:
+        return None
+    chances = []
+    order = float(use.tier)
+    counts = f"{use.k:,}/{use.n:,}"
+    if use.p_tier is not None:
+        for tier, chance in enumerate(use.p_tier, start=1):
+            chances.append({"value": chance, "text": f"Tier {tier} {format_percent(chance)}"})
+        probability = use.p_tier[use.tier - 1]
+        order -= probability / 2
+        counts += f", {format_percent(probability)} sure"
+    return {
+        "tier": use.tier,
+        "order": order,
+        "isDecided": use.decided,
+        "source": use.source,
+        "chances": chances,
+        "counts": counts,
+    }
+
+
+def _cost(model: GroupSummary) -> dict[str, Any]:
+    usd = model.cost_usd
+    return {
+        "value": read_figure("cost_per_call_usd", model).value,
+        "total": None if usd is None else f"{format_money(usd)} in all",
+    }
+
+
+def category_totals(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
+    """The pass rate of each category over all models that may be shown together: of one run or
+    of all (None), of one model or of all (None)."""
+    rates: dict[tuple[int | None, str | None, str, str], list[Rate]] = {}
+    for number, run in enumerate(runs):
+        for model in run.models:
+            for suite in model.suites:
+                for category, recorded in suite.by_category.items():
+                    rate = Rate(recorded.k, recorded.n)
+                    for of_run in (number, None):
+                        for of_model in (model.target.label, None):
+                            key = (of_run, of_model, suite.suite, category)
+                            rates.setdefault(key, []).append(rate)
+    totals = []
+    for (of_run, of_model, suite_name, category), parts in rates.items():
+        # Without an interval: models are not prompts.
+        total = Rate(sum(rate.k for rate in parts), sum(rate.n for rate in parts))
+        cell = make_cell(total, "rate")
+        totals.append(
+            {
+                "run": of_run,
+                "model": of_model,
+                "suite": suite_name,
+                "category": category,
+                "cell": cell,
+            }
+        )
+    return totals
+
+
+def capacity_entry(entry: CapacitySummary) -> dict[str, Any]:
+    """What a target carries of prompts of one length, step by step."""
+    return {
+        "target": entry.target,
+        "length": word_tokens(entry.context_tokens),
+        "contextTokens": entry.context_tokens,
+        "steps": [_step(step) for step in entry.steps],
+    }
+
+
+def _step(step: StepSummary) -> dict[str, Any]:
+    cells = {}
+    for column in _LOAD:
+        figure = LOAD_FIGURES[column.figure]
+        cells[column.figure] = make_cell(figure.read(step), figure.unit)
+    return {
+        "level": step.level,
+        "levelText": f"{step.level:g}",
+        "isLone": step.concurrency == 1,
+        "isTrusted": step.trusted,
+        "inputTokens": step.input_tokens,
+        "cells": cells,
+    }
