@@ -269,14 +269,14 @@ class Interruption:
 interruption = Interruption()
 
 
-def run_async(main: Coroutine[Any, Any, T]) -> T:
+def run_async(main: Coroutine[Any, Any, T], *, with_uvloop: bool = True) -> T:
     # Loaded only now: a help text needs none of it.
     import asyncio
 
     from clawgauge.client_limits import require_descriptors
 
     loop_factory = None
-    if sys.platform != "win32":
+    if with_uvloop and sys.platform != "win32":
         with suppress(ImportError):
             from uvloop import new_event_loop as loop_factory  # type: ignore[assignment]
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -167,20 +167,36 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
     return TargetPattern(target, excludes, is_wild=not set("*?[").isdisjoint(target.model))
 
 
-def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) -> list[Target]:
+def apply_patterns(
+    patterns: Sequence[TargetPattern], listed_models: Mapping[str, Sequence[str]]
+) -> list[Target]:
     """Expand patterns against what providers list, take out exclusions, drop doubles, keep the order."""
     chosen: dict[Target, None] = {}
-    for wanted, excludes, is_wild in patterns:
-        models = listed.get(wanted.provider, []) if is_wild else [wanted.model]
-        for model in models if not excludes else ():
-            if not is_wild or fnmatch.fnmatchcase(model, wanted.model):
-                chosen[Target(wanted.provider, model, wanted.thinking_level)] = None
-    for unwanted in (pattern.target for pattern in patterns if pattern.excludes):
-        for target in [one for one in chosen if fnmatch.fnmatchcase(one.model, unwanted.model)]:
-            # No thinking level in an exclusion means any.
-            if target.provider == unwanted.provider and unwanted.thinking_level in (None, target.thinking_level):
-                del chosen[target]
-    return list(chosen)
+    for pattern in patterns:
+        if pattern.excludes:
+            continue
+        wanted = pattern.target
+        models: Sequence[str] = [wanted.model]
+        if pattern.is_wild:
+            listed = listed_models.get(wanted.provider, [])
+            models = [model for model in listed if fnmatch.fnmatchcase(model, wanted.model)]
+        for model in models:
+            chosen[Target(wanted.provider, model, wanted.thinking_level)] = None
+    exclusions = [pattern.target for pattern in patterns if pattern.excludes]
+    targets = []
+    for target in chosen:
+        if not any(_is_excluded(target, exclusion) for exclusion in exclusions):
+            targets.append(target)
+    return targets
+
+
+def _is_excluded(target: Target, exclusion: Target) -> bool:
+    if target.provider != exclusion.provider:
+        return False
+    # No thinking level in an exclusion means any.
+    if exclusion.thinking_level not in (None, target.thinking_level):
+        return False
+    return fnmatch.fnmatchcase(target.model, exclusion.model)
 
 
 def find_secrets(settings: Mapping[str, ProviderSettings], environ: Environ) -> dict[str, str]:

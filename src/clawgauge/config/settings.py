@@ -43,6 +43,12 @@ class Settings(RunOptions, frozen=True, kw_only=True):
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None
 
+    def recorded(self) -> RunOptions:
+        """The options among them that config.json has."""
+        # Not by their names: every field has a default, so that a forgotten one would be recorded
+        # as that.
+        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
+
 
 def harmless_fields(settings: type) -> frozenset[str]:
     hints = get_type_hints(settings, include_extras=True)

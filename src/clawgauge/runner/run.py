@@ -76,7 +76,7 @@ async def _run_targets(context: RunContext, targets: list[Target], work: Work | 
         providers, before = {}, {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = providers[target] = await stack.enter_async_context(plan.provider(target.provider))
+            provider = providers[target] = await stack.enter_async_context(plan.create_provider(target.provider))
             before[target] = await _look(context, target, provider, "before")
         clock = ClientClock(cores=count_usable_cores(), load_1m=next(iter(before.values())).load_1m)
         sampler = None if plan.settings.interleave else PeakSampler(pids=provider.pids, environ=plan.environ)
