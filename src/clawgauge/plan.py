@@ -46,15 +46,16 @@ from clawgauge.world import can_run
 
 @dataclass(slots=True)
 class Evidence:
-    """What earlier stretches of a run know of a target: `n_pool` cells of the tier's prompts have a record.
-
-    `asked` has those that are no repeats, as they came, and whether an expected tool was called,
-    None where there was no answer.
-    """
+    """What earlier stretches of a run know of a target."""
 
     n_calls: int = 0
     n_pool: int = 0
+    """How many cells of the tier's prompts have a record."""
     asked: list[tuple[PromptKey, bool | None]] = field(default_factory=list)
+    """Those of them that are no repeats, as they came, and whether an expected tool was called.
+
+    None is no answer.
+    """
     cost_usd: float = 0.0
 
 
@@ -236,7 +237,11 @@ def _leave_out_shell_prompts(prompts: list[Prompt], tell: Tell) -> list[Prompt]:
 
 
 def choose_prompts(prompts: Sequence[Prompt], prompt_ids: Sequence[str]) -> list[Prompt]:
-    """The prompts that ids name: `P1` of every suite, `SUITE/P1` of one, `P1#2` one form of a prompt with variants."""
+    """The prompts that ids name; raises `ConfigError` for an id that names none.
+
+    `P1` is the one of every suite, `SUITE/P1` of one suite, `P1#2` one form of a prompt with
+    variants.
+    """
     ids_by_prompt = [_ids_of(prompt) for prompt in prompts]
     known_ids = set().union(*ids_by_prompt)
     unknown_ids = [prompt_id for prompt_id in prompt_ids if prompt_id not in known_ids]
@@ -307,7 +312,7 @@ async def find_targets(
     redact: Callable[[str], str],
     tell: Tell,
 ) -> list[Target]:
-    """Patterns expanded by asking servers, or, where none was named, what this machine has for free."""
+    """Patterns expanded by asking servers; where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
         free_targets = await _find_free_targets(providers, tell)
         _report_paid_providers(providers, environ, tell)
@@ -343,16 +348,15 @@ async def _find_free_targets(providers: ProviderSet, tell: Tell) -> list[Target]
         Target("ollama_openai", model.name) for model in probe.models if model.kind == "chat"
     ]
     if targets:
-        tell(
-            f"no target named: taking {plural(len(targets), 'chat model')} of Ollama at {probe.address}"
-        )
+        models = plural(len(targets), "chat model")
+        tell(f"no target named: taking {models} of Ollama at {probe.address}")
         return targets
     tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
     return [Target("embedded", EMBEDDED_MODEL)]
 
 
 def _report_paid_providers(providers: ProviderSet, environ: Mapping[str, str], tell: Tell) -> None:
-    """Paid providers never run unasked; the user is told that they are there and how to add them."""
+    """Tell the user how to add providers that cost money, which never run unasked."""
     for name, provider_type in PROVIDER_TYPES.items():
         settings = providers.settings[name]
         vendor = provider_type.vendor
@@ -427,8 +431,10 @@ def fit_concurrency(
         fitted = fit_to_descriptors(fitted, per_call)
     lines: list[str] = []
     if fitted < settings.concurrency:
-        limit = f"--concurrency {settings.concurrency} is more than this machine's limit of open files allows"
-        lines.append(f"{limit}: {plural(fitted, 'call')} at once")
+        lines.append(
+            f"--concurrency {settings.concurrency} is more than this machine's limit of open files "
+            f"allows: {plural(fitted, 'call')} at once"
+        )
     for target in targets:
         name = target.provider
         provider = providers.get(name)
@@ -444,7 +450,8 @@ def fit_concurrency(
         reports_cost = find_type(provider.settings.type).reports_cost
         if fitted > 1 and settings.max_cost_usd is not None and reports_cost:
             lines.append(
-                f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards"
+                f"--max-cost: {name} is asked one call at a time; "
+                "what one costs is known afterwards"
             )
     for line in dict.fromkeys(lines):
         tell(line)

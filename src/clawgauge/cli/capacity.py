@@ -236,7 +236,10 @@ def word_load(options: CapacityOptions) -> str:
     if options.rates:
         rates = list_names([f"{rate:g}" for rate in options.rates], 9)
         each = format_duration(options.duration_s * 1000)
-        load = f"{rates} requests a second, each for {each}, at most {options.max_concurrency} at once{until}"
+        load = (
+            f"{rates} requests a second, each for {each}, "
+            f"at most {options.max_concurrency} at once{until}"
+        )
     else:
         ending = until or ", until more bring no more"
         load = f"1, 2, 4 … up to {options.max_concurrency} at once{ending}"
@@ -316,7 +319,8 @@ def _refuse_impossible_rates(
     load_s = max_time_s / n_loads
     if _WARM_UP * duration_s > load_s:
         raise ConfigError(
-            f"--max-time leaves {load_s:g} s to each load, and a rate takes {_WARM_UP * duration_s:g} s"
+            f"--max-time leaves {load_s:g} s to each load, "
+            f"and a rate takes {_WARM_UP * duration_s:g} s"
         )
     if shape == "agent":
         raise ConfigError(
@@ -332,7 +336,8 @@ def _read_slo(text: str) -> Slo:
         field = f"{name.strip().lower()}_ms"
         if field not in Slo.__struct_fields__ or field in limits:
             raise ConfigError(
-                f"--slo has {part.strip()!r}: it knows ttft, tpot and e2e, each once, as in {_LIMITS_HINT}"
+                f"--slo has {part.strip()!r}: "
+                f"it knows ttft, tpot and e2e, each once, as in {_LIMITS_HINT}"
             )
         hint = f"times with their units, as in {_LIMITS_HINT}"
         limits[field] = _read_number(
@@ -370,7 +375,7 @@ def _read_rates(text: str) -> list[float]:
 def _read_number(
     option: str, text: str, units: Mapping[str, float], lowest: float, highest: float, hint: str
 ) -> float:
-    """A number with its unit, in the smallest of `units`; `hint` tells what could be given instead."""
+    """A number with its unit, by the factors in `units`; raises `ConfigError` with the `hint`."""
     text = text.strip()
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)([a-z]*)", text.lower())
     if match is not None and match[2] in units:

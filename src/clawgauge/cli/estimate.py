@@ -1,4 +1,4 @@
-"""What a plan will take: calls, and the time they took here before; and what it can tell. Unknown is said."""
+"""What a plan will take, by calls like these in earlier runs, and what its answers can tell."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def foresee(
 
 
 def _final_bounds(n_prompts: int) -> list[tuple[int, int]]:
-    """After each answer, at most and at least how many passes decide: before the last no number does."""
+    """After each answer, at most and at least how many passes decide; only the last answer does."""
     verdicts = [judge_tier_1(n_passed, n_prompts) for n_passed in range(n_prompts + 1)]
     decided_no_at = verdicts.count(False) - 1
     decided_yes_at = n_prompts + 1 - verdicts.count(True)
@@ -95,7 +95,10 @@ def _foresee_rate(
 
 
 def power_of_drop(n_prompts: int) -> float:
-    """The chance that exact McNemar over two runs, each prompt asked once, sees that ten points fewer pass."""
+    """The chance that two runs, each prompt asked once, show that ten points fewer pass.
+
+    By exact McNemar.
+    """
     p_better = (_DISCORDANT - _DROP) / 2 / _DISCORDANT
     # Six standard deviations more than can be expected to differ, none do.
     expected = n_prompts * _DISCORDANT
@@ -119,7 +122,7 @@ def power_of_drop(n_prompts: int) -> float:
 
 
 class ExpectedCalls(NamedTuple):
-    """The `n` calls to a target, and what they will take and cost if they are as the `n_past` of before."""
+    """The `n` calls to a target; time and cost if they are as the `n_past` of before."""
 
     n: int
     n_past: int
@@ -368,7 +371,7 @@ def _call_usd(groups: Sequence[GroupSummary], price: Price | None) -> float | No
 
 
 def _usd_at(price: Price, groups: Sequence[GroupSummary]) -> float | None:
-    """A call of mean length at a price; None where lengths were not told, or the price does not cover it."""
+    """A call of mean length at a price; None where no length is known, or no price for it."""
     counted = [group for group in groups if group.output_tokens is not None and group.n_success]
     if not counted:
         return None

@@ -1,4 +1,4 @@
-"""From the command line to a plan: settings, secrets, providers, prompts, targets, prices, in this order.
+"""From the command line to a plan: settings, secrets, providers, prompts, targets, prices.
 
 Everything that a request can be refused for without asking a model is refused here.
 """
@@ -131,7 +131,7 @@ class _Scope:
 
 
 def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
-    """Everything that is decided before a run; raises the `RequestError` for which there will be none.
+    """All that is decided before a run; raises the `RequestError` for which there will be none.
 
     Servers are asked for their models, and nodes for their providers, all in one event loop.
     """
@@ -172,7 +172,7 @@ def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
 def _read_settings(
     request: PlanRequest, configuration: Configuration, environ: Mapping[str, str]
 ) -> Settings:
-    """The settings; refused where one that counts is in a part of the file that nobody has vouched for."""
+    """The settings; refused where one that counts is in the file and nobody has vouched for it."""
     from_file = FIELDS.keys() - request.options.keys()
     # A resumed run has targets and suites of its own, and a load has no suites.
     if request.resume is not None and "targets" not in request.options:
@@ -287,7 +287,10 @@ async def _find_providers(
 
 
 def _find_node_names(target_texts: Sequence[str], configuration: Configuration) -> list[str]:
-    """The nodes before the providers of targets: a command that a run ends with names them there alone."""
+    """The nodes before the providers of targets.
+
+    A command that a run ends with, to be pasted, names them there alone.
+    """
     known_nodes = [*configuration.nodes, *configuration.withheld["nodes"]]
     node_names = []
     for text in target_texts:
@@ -464,7 +467,7 @@ def _refuse_unlimited_cost(settings: Settings, targets: Sequence[Target], pricin
 def _fit_capacity(
     capacity: CapacityOptions, targets: Sequence[Target], providers: ProviderSet, tell: Tell
 ) -> CapacityOptions:
-    """The load with no more calls at once than this machine can open; reports where that is fewer."""
+    """The load, with no more calls at once than this machine can open; reports if that is fewer."""
     per_call = max(providers.get(target.provider).descriptors_per_call for target in targets)
     fitted = fit_to_descriptors(capacity.max_concurrency, per_call)
     if fitted == capacity.max_concurrency:

@@ -94,7 +94,11 @@ async def _probe(providers: ProviderSet, name: str, models: Collection[str]) -> 
 
 
 async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tell) -> list[str]:
-    """The targets, each with its provider: `llama3.2:3b` or `talker` is looked for in the lists of servers."""
+    """The targets, each with its provider, which servers are asked for where none is named.
+
+    `llama3.2:3b` and `talker` name none. Raises `TargetError` where not exactly one server lists
+    the model.
+    """
     unknown: dict[str, str] = {}
     slips: set[str] = set()
     for text in texts:
@@ -131,7 +135,8 @@ async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tel
         else:
             hint = suggest_model(_model_of(target), full_names) or f"; {EXAMPLE}"
             faults.append(
-                f"target {text!r} names no provider, and no server that answers has that model{hint}"
+                f"target {text!r} names no provider, "
+                f"and no server that answers has that model{hint}"
             )
             if ":" in text:
                 table = [
@@ -175,9 +180,10 @@ def _find_owners(target: str, models_by_provider: Mapping[str, Sequence[str]]) -
 
 
 def suggest_model(model: str, shown_names: Mapping[str, str]) -> str:
-    """`; did you mean a or b?`, or what there is instead; what is near may stand anywhere in a name.
+    """`; did you mean a or b?`, or what there is instead.
 
-    `shown_names` are the models there are, and how the user names each.
+    What is near may stand anywhere in a name. `shown_names` are the models there are, and how the
+    user names each.
     """
     wanted = model.casefold()
     names_by_part: dict[str, list[str]] = {}
@@ -240,7 +246,7 @@ def _name_failure(
 
 
 async def look_ahead(plan: Plan, targets: Sequence[Target], tell: Tell) -> dict[str, ProviderProbe]:
-    """Refuse what is sure to fail and report what is likely to; returns what each provider reports."""
+    """Refuse what is sure to fail and tell what is likely to; returns what providers report."""
     wrong_names = refuse_wrong_names(plan, targets)
     models = set()
     for target in targets:

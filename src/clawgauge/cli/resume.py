@@ -1,4 +1,4 @@
-"""Going on with a run: is the plan still the recorded one, which cells are open, and what is known of them?"""
+"""Going on with a run: is its plan still the recorded one, and which cells are open?"""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class ResumedRun(NamedTuple):
 
 
 def find_resumed(request: ResumeRequest, runs_dir: Path) -> ResumedRun:
-    """The run that is meant; raises `RunFolderError` where it is not there or no plan of it is recorded."""
+    """The run that is meant; raises `RunFolderError` where it or its plan is not there."""
     path = journal.locate_run(request.ref, runs_dir, answered=False)
     recorded = Run.open(path).config
     if recorded is None:
         raise RunFolderError(
-            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one of "
-            "another harness; it can be summarised, but not resumed"
+            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one "
+            "of another harness; it can be summarised, but not resumed"
         )
     check_recorded(recorded.prompts, path / "config.json")
     return ResumedRun(path, recorded, request.retry_errors, request.force)
@@ -87,7 +87,7 @@ def resumed_settings(settings: Settings, config: RunConfig, given: Collection[st
 def resumed_targets(
     config: RunConfig, given: Sequence[Target], known_providers: Collection[str]
 ) -> list[Target]:
-    """The recorded targets, and after them those that are new; each has to be of a provider that is known."""
+    """The recorded targets, and after them those that are new; of known providers, all of them."""
     targets = list(config.targets)
     for target in given:
         if target not in config.targets:
@@ -95,8 +95,8 @@ def resumed_targets(
     for target in targets:
         if target.provider not in known_providers:
             raise TargetError(
-                f"the run asked {target.label!r}, and no provider is called {target.provider!r} here: "
-                "name the configuration file that has it with --config"
+                f"the run asked {target.label!r}, and no provider is called {target.provider!r} "
+                "here: name the configuration file that has it with --config"
             )
     return targets
 
@@ -229,7 +229,7 @@ def open_work(
     asked: Sequence[Prompt],
     targets: Collection[Target],
 ) -> OpenWork:
-    """The cells that are done, those whose record is put aside because they failed, and what is known by now."""
+    """What the folder of a resumed run has by now, for a stretch that asks `asked` of `targets`."""
     folder = resumed.path
     events = Run.open(folder).events
     index = journal.index_cells(folder)
@@ -291,7 +291,10 @@ def _read_evidence(
     *,
     without: Collection[journal.CellKey] = frozenset(),
 ) -> dict[Target, Evidence]:
-    """The evidence in run folder `path`; cells in `without` are about to lose their record and count as open."""
+    """The evidence in run folder `path`, by target.
+
+    Cells in `without` are about to lose their record and count as open.
+    """
     evidence_by_target: dict[Target, Evidence] = {}
     for row in journal.iter_results(path, Row):
         if row.cell in without:

@@ -191,7 +191,7 @@ def typed_words(arguments: argparse.Namespace) -> list[str]:
 
 
 def _rehearse(decided: DecidedRun, run_id: str | None, *, as_json: bool) -> None:
-    """Show what a run would ask. What it would refuse is refused, by the same code and in the same words."""
+    """Show what a run would ask, and refuse what it would refuse, in the same words."""
     plan = decided.draft.complete(decided.open_work())
     open_targets = [target for target in plan.targets if make_agenda(plan, target).n_open]
     refuse_wrong_names(plan, open_targets)

@@ -170,7 +170,10 @@ def _make_silent_tally(plan: Plan) -> Tally:
 
 
 def _make_display(plan: Plan, path: Path) -> Tally:
-    """A live table where a person looks at stderr, else plain lines; with the figures of the whole run."""
+    """A live table where a person looks at stderr, else plain lines.
+
+    The figures are those of the whole run, earlier stretches included.
+    """
     rows: dict[Target, Progress] = {}
     for target, calls in expected_calls(plan).items():
         past_s = None
@@ -209,7 +212,7 @@ def _count_earlier_calls(
 
 
 def _begin(plan: Plan, run_id: str | None, missing: Sequence[Path]) -> RunFolder:
-    """The folder of a new run, with its config.json; nothing is left where that cannot be written."""
+    """The folder of a new run with its config.json; nothing is left if that cannot be written."""
     folder = RunFolder.create(Path(plan.settings.runs_dir), run_id)
     try:
         folder.write("config.json", make_config(plan, folder.run_id))
@@ -428,7 +431,10 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
 
 
 def _target_sampling(plan: PlanDraft, target: Target, provider: Provider) -> Sampling:
-    """What a target is sent for a prompt that asks for nothing of its own; in a capacity run, for all of them."""
+    """What a target is sent for a prompt that asks for nothing of its own.
+
+    In a capacity run that is every prompt.
+    """
     plain = Prompt(id="", name="", prompt="", validator={"type": "noop"})
     max_tokens = None if plan.capacity is None else plan.capacity.output_tokens
     return provider.sampling(make_call(provider, target, plan.settings, plain, max_tokens))

@@ -51,7 +51,7 @@ def provider_settings(
 
 
 def _known_types(configuration: Configuration, named: Collection[str] | None) -> list[str]:
-    """The provider types: the built-in ones, and those of plug-ins where one of these may be meant."""
+    """The built-in provider types, and those of plug-ins where one of these may be meant."""
     if named is not None:
         needed = {table.type or name for name, table in configuration.providers.items()}
         needed |= set(named) - set(configuration.providers) - configuration.withheld["providers"]
@@ -171,7 +171,8 @@ def _find_address(
         if not address and provider_type.is_any_server:
             if name != kind:
                 raise ConfigError(
-                    f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"'
+                    f"[providers.{name}] says not where it is: "
+                    'add base_url = "http://localhost:8000/v1"'
                 )
             if environ.get(local_servers.VARIABLE, "").strip():
                 return _find_replaced_default(environ)
@@ -187,7 +188,7 @@ def _no_address(name: str) -> str:
 
 
 def _find_replaced_default(environ: Environ) -> tuple[str | None, str | None]:
-    """The address of `openai_chat` where the user has replaced the list of local servers, or why there is none."""
+    """The address of `openai_chat`, or why there is none, with the user's own list of servers."""
     try:
         servers = local_servers.local_servers(environ)
     except ConfigError as fault:
@@ -202,7 +203,7 @@ def _find_replaced_default(environ: Environ) -> tuple[str | None, str | None]:
 
 
 def ollama_base_url(environ: Environ) -> str | None:
-    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any of the forms Ollama itself accepts."""
+    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any form that Ollama accepts."""
     base_url = environ.get("OLLAMA_OPENAI_BASE", "").strip()
     if base_url:
         return base_url
@@ -230,11 +231,13 @@ def ollama_base_url(environ: Environ) -> str | None:
 
 
 class TargetPattern(NamedTuple):
-    """One `-t`. `excludes` is a leading `!`; a model with `*`, `?` or `[` matches what the provider lists."""
+    """One `-t`."""
 
     target: Target
     excludes: bool = False
+    """Whether it has a leading `!`."""
     is_wild: bool = False
+    """Whether its model has a `*`, `?` or `[`, and matches what the provider lists."""
 
 
 def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
@@ -260,7 +263,7 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
 def apply_patterns(
     patterns: Sequence[TargetPattern], listed_models: Mapping[str, Sequence[str]]
 ) -> list[Target]:
-    """Expand patterns against what providers list, take out exclusions, drop doubles, keep the order."""
+    """The targets that patterns name, in their order and each once, without those excluded."""
     chosen: dict[Target, None] = {}
     for pattern in patterns:
         if pattern.excludes:
@@ -290,7 +293,7 @@ def _is_excluded(target: Target, exclusion: Target) -> bool:
 
 
 def find_secrets(settings: Mapping[str, ProviderSettings], environ: Environ) -> dict[str, str]:
-    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in."""
+    """Every secret value, and how a user knows it: the variable's name, or the address it is in."""
     origins: dict[str, str] = {}
     for name, value in environ.items():
         for secret in secrets_of_variable(name, value):

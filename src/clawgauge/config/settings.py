@@ -108,7 +108,10 @@ def _read_variable(name: str, text: str, option: Option) -> float:
 
 
 def check_options(options: RunOptions) -> None:
-    """Refuse a value that an option does not take; recorded ones too, since a run folder may come from anyone."""
+    """Raise `ConfigError` for a value that an option does not take.
+
+    Recorded ones are checked too, since a run folder may come from anyone.
+    """
     for name in options.__struct_fields__:
         option = OPTIONS[name]
         value = getattr(options, name)
@@ -298,7 +301,7 @@ def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
 
 
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
-    """Refuse a key in the file, at any depth of a provider's table, in a sentence that does not echo it."""
+    """Refuse a key at any depth of a provider's table, in a sentence that does not echo it."""
     providers = tables.get("providers")
     if not isinstance(providers, dict):
         return
@@ -309,8 +312,8 @@ def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
             for field in _KEY_FIELDS:
                 if field in value:
                     raise ConfigError(
-                        f"{path}: [providers.{name}] holds {field!r}; put the key in an environment "
-                        'variable and name it: api_key_env = "MY_KEY"'
+                        f"{path}: [providers.{name}] holds {field!r}; put the key in an "
+                        'environment variable and name it: api_key_env = "MY_KEY"'
                     )
             unchecked += [(name, inner) for inner in value.values()]
         elif isinstance(value, list):
@@ -318,7 +321,7 @@ def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
 
 
 def state_folder(environ: Mapping[str, str]) -> Path | None:
-    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has no folder for it."""
+    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has neither."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
