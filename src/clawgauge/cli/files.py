@@ -89,7 +89,7 @@ def _open_output(path: Path) -> AbstractContextManager[BinaryIO]:
 
 
 def write_output(path: Path | None, text: str, *instead: str) -> None:
-    """`text` as the whole of the file that was named, in UTF-8, or to standard output where none was."""
+    """Write a text as the whole of a file, in UTF-8, or to standard output where none is named."""
     if path is None:
         sys.stdout.write(text)
         return
