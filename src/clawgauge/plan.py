@@ -193,7 +193,9 @@ def select_prompts(
     if not resumes:
         prompts = _leave_out_shell_prompts(prompts, tell)
     suite_infos = [describe_suite(suite) for suite in suites]
-    return PromptSelection(settings, prompts, suite_infos, context_text)
+    return PromptSelection(
+        settings=settings, prompts=prompts, suites=suite_infos, context=context_text
+    )
 
 
 def _load_suites(settings: Settings, suites_dir: Path, tell: Tell) -> list[SuiteRecord]:

@@ -284,7 +284,7 @@ def _only_request(
 
 
 def _read_version(program: Path) -> str:
-    """A model on loopback that answers whoever has the token, and the list of its requests."""
+    """OpenClaw's version, by the package that its program is in; empty if there is none."""
     package: Any = {}
     with suppress(UnfitFile, msgspec.DecodeError):
         path = program.resolve().parent / "package.json"

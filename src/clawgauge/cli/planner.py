@@ -151,7 +151,7 @@ def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
     if secrets:
         words = [*request.words, *settings.targets, settings.runs_dir]
         refuse_secrets({"the command line or the configuration file": words}, secrets)
-    selection = PromptSelection(settings, [], [], None)
+    selection = PromptSelection(settings=settings, prompts=[], suites=[], context=None)
     if request.capacity is None and (request.resume is None or "suites" in request.options):
         suites_dir = Path() if "suites" in request.options else configuration.folder
         resumes = request.resume is not None

@@ -239,7 +239,7 @@ def open_work(
         refill = _find_unanswered(index, settings.repeats, asked, targets)
     is_limited = settings.max_calls is not None or settings.max_cost_usd is not None
     if not settings.until_decided and not is_limited:
-        return OpenWork(set(index) - refill, refill, stretch=stretch)
+        return OpenWork(done=set(index) - refill, refill=refill, stretch=stretch)
     tier_prompts = tier_pool(prompts) if settings.until_decided else []
     tier_keys = {prompt.key for prompt in tier_prompts}
     all_evidence = _read_evidence(folder, tier_keys)
@@ -264,7 +264,13 @@ def open_work(
     for event in events:
         if event.event in ("stretch_ended", "node_left"):
             beside_usd += _paid(event.detail.get("unrecorded_usd"))
-    return OpenWork(set(index) - refill, refill, kept_evidence, beside_usd, stretch)
+    return OpenWork(
+        done=set(index) - refill,
+        refill=refill,
+        evidence=kept_evidence,
+        beside_usd=beside_usd,
+        stretch=stretch,
+    )
 
 
 def _find_unanswered(

@@ -243,13 +243,22 @@ class Part:
     lost = "what it was still to ask is recorded as node_lost"
 
     def __init__(
-        self, member: Member, plan: Plan, folder: RunFolder, observer: Observer, tell: Tell, *, shared: bool = False
+        self,
+        member: Member,
+        plan: Plan,
+        folder: RunFolder,
+        observer: Observer,
+        tell: Tell,
+        *,
+        targets: Sequence[Target] | None = None,
     ) -> None:
+        """`targets` are those of the plan that bear the node's name, unless they are given."""
         self._member, self._plan, self._folder, self._observer, self._tell = member, plan, folder, observer, tell
         # By the names that the node knows them by.
         prefix = f"{member.name}."
-        mine = [target for target in plan.targets if shared or target.provider.startswith(prefix)]
-        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in mine}
+        if targets is None:
+            targets = [target for target in plan.targets if target.provider.startswith(prefix)]
+        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in targets}
         self._agendas = {target: make_agenda(plan, target) for target in self.own.values()}
         self._prompts = {prompt.key: prompt for prompt in plan.asked}
         self._recorded = set(plan.work.done)
