@@ -1,14 +1,18 @@
-"""Settings, suites and prices made into one frozen `Plan`: all that a run is but for the folder it goes into."""
+"""What a run is, decided before it begins: its `Plan`, and the single steps by which one is made.
+
+`cli.planner` takes these steps in their order; a node of a fleet takes those that are left to it.
+Every step raises a `RequestError` where the run cannot be as it is wanted.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import shutil
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,11 +22,28 @@ from clawgauge.config.providers import TargetPattern, Tell, apply_patterns
 from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
-from clawgauge.prices import Price, load_prices, vendor_of
-from clawgauge.providers.base import Provider, ProviderSettings, create_provider
+from clawgauge.prices import Price, PriceTable, load_prices, vendor_of
+from clawgauge.providers.base import Provider
+from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.readings import readings
-from clawgauge.records import CapacityOptions, Job, Prompt, PromptKey, SuiteInfo, Target, share_contexts
-from clawgauge.registry import CLAUDE_CODE_CLI, EMBEDDED, EMBEDDED_MODEL, OLLAMA_OPENAI, PROVIDER_TYPES, find_type
+from clawgauge.records import (
+    CapacityOptions,
+    Job,
+    Prompt,
+    PromptKey,
+    SuiteInfo,
+    SuiteRecord,
+    Target,
+    share_contexts,
+)
+from clawgauge.registry import (
+    CLAUDE_CODE_CLI,
+    EMBEDDED,
+    EMBEDDED_MODEL,
+    OLLAMA_OPENAI,
+    PROVIDER_TYPES,
+    find_type,
+)
 from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
@@ -32,249 +53,468 @@ from clawgauge.world import can_run
 
 @dataclass(slots=True)
 class Evidence:
-    """What earlier sessions of a run know of a target: `n_pool` cells of the tier's pool have a record. `asked` has
-    those that are no repeats, as they came, and whether an expected tool was called, None where there was no answer."""
+    """What earlier stretches of a run know of a target."""
 
     n_calls: int = 0
     n_pool: int = 0
+    """How many cells of the tier's prompts have a record."""
     asked: list[tuple[PromptKey, bool | None]] = field(default_factory=list)
+    """Those of them that are no repeats, as they came, and whether an expected tool was called.
+
+    None is no answer.
+    """
     cost_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What a run folder already has. `beside_usd` was paid and has no record; `stretch` counts sessions before."""
+    """What a run folder already has."""
 
     done: Collection[CellKey] = frozenset()
     refill: Collection[CellKey] = frozenset()
+    """Cells that have a record without an answer, which is put aside when they are asked again."""
     evidence: Mapping[Target, Evidence] = field(default_factory=dict)
     beside_usd: float = 0.0
+    """What was paid and has no record."""
     stretch: int = 0
+    """How many stretches there were before this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A run, decided. `asked` is what this session asks of `prompts`. `free` are the targets on the user's own machine
-    that have no price and need none; `context` is whose context some prompts are asked in. `drive` runs it elsewhere.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDraft:
+    """A run, decided but for what its folder already has.
+
+    That can be read only once nobody else writes the folder: `complete` then makes the plan.
     """
 
     settings: Settings
-    prompts: list[Prompt] = field(default_factory=list)
-    asked: list[Prompt] = field(default_factory=list)
-    targets: list[Target] = field(default_factory=list)
-    suites: list[SuiteInfo] = field(default_factory=list)
-    providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
-    prices: Mapping[Target, Price] = field(default_factory=dict)
-    free: Collection[Target] = frozenset()
-    work: OpenWork = OpenWork()
-    config_file: Path | None = None
-    jobs: Mapping[str, Job] = field(default_factory=dict)
-    capacity: CapacityOptions | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    redact: Callable[[str], str] = str
-    context: str | None = None
-    drive: Callable[..., Coroutine[Any, Any, None]] | None = None
+    """With `concurrency` as far as this machine can open so many connections."""
+    prompts: list[Prompt]
+    asked: list[Prompt]
+    """Those of `prompts` that this stretch asks."""
+    suites: list[SuiteInfo]
+    context: str | None
+    """Whose context some prompts are asked in."""
+    targets: list[Target]
+    providers: ProviderSet
+    prices: Mapping[Target, Price]
+    free: Collection[Target]
+    """Targets on the user's own machine that have no price and need none."""
+    capacity: CapacityOptions | None
+    jobs: Mapping[str, Job]
+    config_file: Path | None
+    """The configuration file that the user named on the command line."""
+    environ: Mapping[str, str]
+    secrets: Mapping[str, str]
+    redact: Callable[[str], str]
 
     def provider(self, name: str) -> Provider:
-        return create_provider(replace(self.providers[name], concurrency=self.settings.concurrency))
+        """The provider of this name, for questions that need no connection."""
+        return self.providers.get(name)
+
+    def complete(self, work: OpenWork) -> Plan:
+        return Plan(
+            settings=self.settings,
+            prompts=self.prompts,
+            asked=self.asked,
+            suites=self.suites,
+            context=self.context,
+            targets=self.targets,
+            providers=self.providers,
+            prices=self.prices,
+            free=self.free,
+            capacity=self.capacity,
+            jobs=self.jobs,
+            config_file=self.config_file,
+            environ=self.environ,
+            secrets=self.secrets,
+            redact=self.redact,
+            work=work,
+        )
 
 
-def with_prompts(plan: Plan, suites_dir: Path, tell: Tell, *, resumes: bool) -> Plan:
-    """The plan with its prompts; a run that `resumes` another has its own to choose from."""
-    settings = plan.settings
-    context = load_context(Path(settings.in_context)) if settings.in_context and not resumes else None
-    if not settings.suites and (settings.full or settings.prompt_ids is not None):
-        settings = msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
-    elif not settings.suites:
-        chosen = list(CONTEXT_SUITES if context else SELECTION)
-        ids = [f"{suite}/{prompt_id}" for suite in chosen for prompt_id in SELECTION[suite]]
-        settings = msgspec.structs.replace(settings, suites=chosen, prompt_ids=ids)
-    suites = [load_suite(ref, base_dir=suites_dir, drawing=settings.draw) for ref in settings.suites]
-    names = [suite.name for suite in suites]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        # They could not be told apart in the records.
-        raise SuiteError(f"two suites are named {twice!r}: name each only once, or rename one in its header")
-    written = [load_suite(ref, base_dir=suites_dir) for ref in settings.suites] if settings.draw else []
-    if same := [suite.name for suite, plain in zip(suites, written, strict=False) if suite.prompts == plain.prompts]:
-        tell(f"--draw {settings.draw}: nothing can be drawn in {', '.join(same)}; asked as written")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(PlanDraft):
+    """A run, decided: all that it is but for the folder it goes into."""
+
+    work: OpenWork
+
+    @property
+    def is_asked_elsewhere(self) -> bool:
+        """Whether other machines ask the models."""
+        return any(
+            self.providers.settings[target.provider].make is not None for target in self.targets
+        )
+
+    def create_provider(self, name: str) -> Provider:
+        """A provider to measure one target with, which whoever enters it has to leave."""
+        return self.providers.create(name, self.settings.concurrency)
+
+
+def choose_suites(settings: Settings, *, in_context: bool) -> Settings:
+    """The settings with suites in them, where the user has named none."""
+    if settings.suites:
+        return settings
+    if settings.full or settings.prompt_ids is not None:
+        return msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
+    suites = list(CONTEXT_SUITES if in_context else SELECTION)
+    prompt_ids = []
+    for suite in suites:
+        for prompt_id in SELECTION[suite]:
+            prompt_ids.append(f"{suite}/{prompt_id}")
+    return msgspec.structs.replace(settings, suites=suites, prompt_ids=prompt_ids)
+
+
+class PromptSelection(NamedTuple):
+    """The prompts of a run, the suites they are of, and whose context some of them are asked in."""
+
+    settings: Settings
+    prompts: list[Prompt]
+    suites: list[SuiteInfo]
+    context: str | None
+
+
+def select_prompts(
+    settings: Settings, suites_dir: Path, secrets: Mapping[str, str], tell: Tell, *, resumes: bool
+) -> PromptSelection:
+    """The prompts that the settings name, and the settings with the suites chosen.
+
+    A run that `resumes` another has its own to choose from: it gets all of these.
+    """
+    context = None
+    if settings.in_context and not resumes:
+        context = load_context(Path(settings.in_context))
+    settings = choose_suites(settings, in_context=context is not None)
+    suites = _load_suites(settings, suites_dir, tell)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
-        prompts = choose_from(prompts, settings.prompt_ids)
+        prompts = choose_prompts(prompts, settings.prompt_ids)
+    context_text = None
     if context is not None:
+        prompts = add_context(prompts, context)
         size = f"{len(context.system or '')} characters, {plural(len(context.tools), 'tool')}"
-        prompts, plan = add_context(prompts, context), replace(plan, context=f"{settings.in_context} ({size})")
+        context_text = f"{settings.in_context} ({size})"
     # Prompts are kept in the run folder and sent to models: no place for a key.
-    if plan.secrets:
-        refuse_secret_prompts(prompts, plan.secrets)
-    n_needing = sum(needs_shell(prompt) for prompt in prompts)
-    if n_needing and not resumes and not can_run():
-        why = "the package bashkit is not installed, and has no build for every system"
-        prompts = [prompt for prompt in prompts if not needs_shell(prompt)]
-        if not prompts:
-            raise ConfigError(f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s")
-        tell(f"left out {plural(n_needing, 'prompt that needs', 'prompts that need')} the simulated shell: {why}")
-    infos = [describe_suite(suite) for suite in suites]
-    return replace(plan, settings=settings, prompts=prompts, asked=prompts, suites=infos)
+    if secrets:
+        refuse_secret_prompts(prompts, secrets)
+    if not resumes:
+        prompts = _leave_out_shell_prompts(prompts, tell)
+    suite_infos = [describe_suite(suite) for suite in suites]
+    return PromptSelection(
+        settings=settings, prompts=prompts, suites=suite_infos, context=context_text
+    )
 
 
-def choose_from(prompts: list[Prompt], prompt_ids: list[str]) -> list[Prompt]:
-    """The prompts that ids name: `P1` of every suite, `SUITE/P1` of one, `P1#2` one form of a prompt with variants."""
-    names_of: list[set[str]] = []
-    for prompt in prompts:
-        ids = {prompt.id}
-        if prompt.variant_of is not None:
-            ids |= {prompt.variant_of, f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id}
-        names_of.append(ids | {f"{prompt.suite}/{one}" for one in ids})
-    known = set().union(*names_of)
-    missing = [wanted for wanted in prompt_ids if wanted not in known]
-    if missing or not prompt_ids:
-        named = ", ".join(repr(wanted) for wanted in missing) or "nothing"
+def _load_suites(settings: Settings, suites_dir: Path, tell: Tell) -> list[SuiteRecord]:
+    """The suites with the drawing that is wanted; reports those in which nothing can be drawn."""
+    suites = [
+        load_suite(ref, base_dir=suites_dir, drawing=settings.draw) for ref in settings.suites
+    ]
+    names = [suite.name for suite in suites]
+    for name in names:
+        if names.count(name) > 1:
+            # They could not be told apart in the records.
+            raise SuiteError(
+                f"two suites are named {name!r}: name each only once, or rename one in its header"
+            )
+    if settings.draw:
+        undrawn = []
+        for suite, ref in zip(suites, settings.suites, strict=True):
+            as_written = load_suite(ref, base_dir=suites_dir)
+            if suite.prompts == as_written.prompts:
+                undrawn.append(suite.name)
+        if undrawn:
+            where = ", ".join(undrawn)
+            tell(f"--draw {settings.draw}: nothing can be drawn in {where}; asked as written")
+    return suites
+
+
+def _leave_out_shell_prompts(prompts: list[Prompt], tell: Tell) -> list[Prompt]:
+    """The prompts that can be judged on this machine; refused where that is none of them."""
+    n_needing_shell = sum(needs_shell(prompt) for prompt in prompts)
+    if not n_needing_shell or can_run():
+        return prompts
+    why = "the package bashkit is not installed, and has no build for every system"
+    others = [prompt for prompt in prompts if not needs_shell(prompt)]
+    if not others:
+        raise ConfigError(
+            f"every prompt chosen needs the simulated shell: {why}; choose other suites with -s"
+        )
+    left_out = plural(n_needing_shell, "prompt that needs", "prompts that need")
+    tell(f"left out {left_out} the simulated shell: {why}")
+    return others
+
+
+def choose_prompts(prompts: Sequence[Prompt], prompt_ids: Sequence[str]) -> list[Prompt]:
+    """The prompts that ids name; raises `ConfigError` for an id that names none.
+
+    `P1` is the one of every suite, `SUITE/P1` of one suite, `P1#2` one form of a prompt with
+    variants.
+    """
+    ids_by_prompt = [_ids_of(prompt) for prompt in prompts]
+    known_ids = set().union(*ids_by_prompt)
+    unknown_ids = [prompt_id for prompt_id in prompt_ids if prompt_id not in known_ids]
+    if unknown_ids or not prompt_ids:
+        listed = ", ".join(repr(prompt_id) for prompt_id in unknown_ids) or "nothing"
         suites = ", ".join(dict.fromkeys(prompt.suite for prompt in prompts))
-        raise ConfigError(f"--prompt-ids names {named}, which is in none of the suites {suites}")
+        raise ConfigError(f"--prompt-ids names {listed}, which is in none of the suites {suites}")
     wanted_ids = set(prompt_ids)
-    return [prompt for prompt, names in zip(prompts, names_of, strict=True) if names & wanted_ids]
+    chosen = []
+    for prompt, ids in zip(prompts, ids_by_prompt, strict=True):
+        if ids & wanted_ids:
+            chosen.append(prompt)
+    return chosen
+
+
+def _ids_of(prompt: Prompt) -> set[str]:
+    """Every id by which a prompt can be named."""
+    ids = {prompt.id}
+    if prompt.variant_of is not None:
+        ids.add(prompt.variant_of)
+        # The form that was written first has no number of its own.
+        ids.add(f"{prompt.id}#1" if prompt.id == prompt.variant_of else prompt.id)
+    return ids | {f"{prompt.suite}/{prompt_id}" for prompt_id in ids}
 
 
 def refuse_secrets(
-    places: Mapping[str, Collection[str]], secrets: Mapping[str, str], error: type[RequestError] = ConfigError
+    texts_by_place: Mapping[str, Collection[str]],
+    secrets: Mapping[str, str],
+    error: type[RequestError] = ConfigError,
 ) -> None:
-    """What names a run is written down as it is and cannot be masked: a key in it is refused, and not repeated. A key
-    that is split by what nobody sees, or encoded, is one as well."""
+    """Raise `error` where a text holds a key, which it does not repeat.
+
+    What names a run is written down as it is and cannot be masked. A key that is split by
+    characters nobody sees, or encoded, is one as well.
+    """
     spellings: dict[str, str] = {}
-    for secret in filter(looks_secret, secrets):
-        spellings[secret] = secret
-        spellings[json.dumps(secret, ensure_ascii=False)[1:-1]] = secret
+    for secret in secrets:
+        if looks_secret(secret):
+            spellings[secret] = secret
+            spellings[json.dumps(secret, ensure_ascii=False)[1:-1]] = secret
     if not spellings:
         return
-    for place, words in places.items():
-        texts = [reading.text for word in words for reading in readings(word)]
+    for place, texts in texts_by_place.items():
+        readable = [reading.text for text in texts for reading in readings(text)]
         for spelling, secret in spellings.items():
-            if any(spelling in text for text in texts):
-                what = f"{SecretMask(secrets).mask(place)} holds the value of {secrets[secret]}"
-                raise error(f"{what}; take it out: a key is never written down, only named")
+            if any(spelling in text for text in readable):
+                masked_place = SecretMask(secrets).mask(place)
+                raise error(
+                    f"{masked_place} holds the value of {secrets[secret]}; "
+                    "take it out: a key is never written down, only named"
+                )
 
 
-def refuse_secret_prompts(prompts: Collection[Prompt], secrets: Mapping[str, str]) -> None:
-    contexts, lean = share_contexts(prompts)
-    parts: dict[str, Any] = {f"context {key}": context for key, context in contexts.items()}
-    parts |= {f"prompt {one.suite}/{one.id}": one for one in lean}
-    refuse_secrets({place: [msgspec.json.encode(one).decode()] for place, one in parts.items()}, secrets, SuiteError)
+def refuse_secret_prompts(prompts: Iterable[Prompt], secrets: Mapping[str, str]) -> None:
+    contexts, lean_prompts = share_contexts(prompts)
+    texts: dict[str, list[str]] = {}
+    for key, context in contexts.items():
+        texts[f"context {key}"] = [msgspec.json.encode(context).decode()]
+    for prompt in lean_prompts:
+        texts[f"prompt {prompt.suite}/{prompt.id}"] = [msgspec.json.encode(prompt).decode()]
+    refuse_secrets(texts, secrets, SuiteError)
 
 
-async def find_targets(plan: Plan, patterns: list[TargetPattern], tell: Tell) -> list[Target]:
-    """Patterns expanded by asking servers, or, where none was named, what this machine has for free."""
+async def find_targets(
+    patterns: Sequence[TargetPattern],
+    providers: ProviderSet,
+    environ: Mapping[str, str],
+    redact: Callable[[str], str],
+    tell: Tell,
+) -> list[Target]:
+    """Patterns expanded by asking servers; where none was named, what this machine has for free."""
     if all(pattern.excludes for pattern in patterns):
-        # Paid providers never run unasked; it is said that they are there and how to add them.
-        async with plan.provider(OLLAMA_OPENAI.name) as ollama:
-            probe = await ollama.probe()
-        found = [Target(OLLAMA_OPENAI.name, model.name) for model in probe.models if model.kind == "chat"]
-        if found:
-            tell(f"no target named: taking {plural(len(found), 'chat model')} of Ollama at {probe.address}")
-        else:
-            tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
-        for name, provider_type in PROVIDER_TYPES.items():
-            paid = plan.providers[name]
-            vendor = provider_type.vendor
-            if vendor is None or not provider_type.uses_vendor_variables:
-                continue
-            if provider_type.suggested_model and paid.api_key:
-                tell(f"{paid.api_key_env} is set: add {vendor.title} with -t {name}:MODEL (costs money)")
-        if shutil.which(str(CLAUDE_CODE_CLI.program), path=plan.environ.get("PATH", "")):
-            name = CLAUDE_CODE_CLI.name
-            tell(f"the claude CLI is here: add it with -t {name}:MODEL (uses your plan or key)")
-        return apply_patterns([*map(TargetPattern, found or [Target(EMBEDDED.name, EMBEDDED_MODEL)]), *patterns], {})
+        free_targets = await _find_free_targets(providers, tell)
+        _report_paid_providers(providers, environ, tell)
+        return apply_patterns([*map(TargetPattern, free_targets), *patterns], {})
     listed: dict[str, list[str]] = {}
     for pattern in patterns:
-        name, label = pattern.target.provider, pattern.target.label
         if pattern.excludes or not pattern.is_wild:
             continue
-        try:
-            if not listed.get(name):
-                async with plan.provider(name) as provider:
-                    listed[name] = [model.name for model in await provider.models() if model.kind == "chat"]
-        except CallFailure as failure:
-            what = f"cannot list the models of {name} for {label!r}: {plan.redact(failure.message)}"
-            raise ConfigError(f"{what}; start the server or name the models one by one") from failure
+        name = pattern.target.provider
+        label = pattern.target.label
+        if not listed.get(name):
+            try:
+                provider = await providers.open(name)
+                models = await provider.models()
+            except CallFailure as failure:
+                raise ConfigError(
+                    f"cannot list the models of {name} for {label!r}: {redact(failure.message)}; "
+                    "start the server or name the models one by one"
+                ) from failure
+            listed[name] = [model.name for model in models if model.kind == "chat"]
         if not any(fnmatch.fnmatchcase(model, pattern.target.model) for model in listed[name]):
-            raise TargetError(f"{label!r} matches none of {plural(len(listed[name]), 'model')} of {name}")
+            raise TargetError(
+                f"{label!r} matches none of {plural(len(listed[name]), 'model')} of {name}"
+            )
     return apply_patterns(patterns, listed)
 
 
-def with_targets(plan: Plan, targets: list[Target]) -> Plan:
-    """The plan with its targets: at least one, each of a provider that can be had, none named as a key is spelled."""
+async def _find_free_targets(providers: ProviderSet, tell: Tell) -> list[Target]:
+    """The chat models of the user's Ollama, else the embedded model."""
+    ollama = await providers.open(OLLAMA_OPENAI.name)
+    probe = await ollama.probe()
+    targets = [
+        Target(OLLAMA_OPENAI.name, model.name) for model in probe.models if model.kind == "chat"
+    ]
+    if targets:
+        models = plural(len(targets), "chat model")
+        tell(f"no target named: taking {models} of Ollama at {probe.address}")
+        return targets
+    tell(f"no target named and no Ollama model found: taking the embedded model {EMBEDDED_MODEL}")
+    return [Target(EMBEDDED.name, EMBEDDED_MODEL)]
+
+
+def _report_paid_providers(providers: ProviderSet, environ: Mapping[str, str], tell: Tell) -> None:
+    """Tell the user how to add providers that cost money, which never run unasked."""
+    for name, provider_type in PROVIDER_TYPES.items():
+        settings = providers.settings[name]
+        vendor = provider_type.vendor
+        if vendor is None or not provider_type.uses_vendor_variables:
+            continue
+        if provider_type.suggested_model and settings.api_key:
+            key_variable = settings.api_key_env
+            tell(f"{key_variable} is set: add {vendor.title} with -t {name}:MODEL (costs money)")
+    if shutil.which(str(CLAUDE_CODE_CLI.program), path=environ.get("PATH", "")):
+        name = CLAUDE_CODE_CLI.name
+        tell(f"the claude CLI is here: add it with -t {name}:MODEL (uses your plan or key)")
+
+
+def check_targets(
+    targets: Sequence[Target], providers: ProviderSet, secrets: Mapping[str, str]
+) -> None:
+    """Refuse targets that are none, cannot be had, or are named as a key is spelled."""
     for target in targets:
-        if (why := plan.providers[target.provider].unusable) is not None:
-            raise ConfigError(why)
+        unusable = providers.settings[target.provider].unusable
+        if unusable is not None:
+            raise ConfigError(unusable)
     if not targets:
-        raise TargetError("no target is left after the exclusions: loosen a '!' pattern or name a target with -t")
-    if plan.secrets:
-        refuse_secrets({"the name of a listed model": [one.label for one in targets]}, plan.secrets, TargetError)
-    return replace(plan, targets=targets)
+        raise TargetError(
+            "no target is left after the exclusions: loosen a '!' pattern or name a target with -t"
+        )
+    if secrets:
+        labels = [target.label for target in targets]
+        refuse_secrets({"the name of a listed model": labels}, secrets, TargetError)
 
 
-async def refuse_eviction(plan: Plan, free_bytes: int) -> None:
-    """Interleaved targets have to be served side by side: a model that makes another leave is timed while it loads."""
-    if len(plan.targets) == 1:
-        raise ConfigError("--interleave asks several targets in turn: name at least two with -t, or leave it out")
-    if plan.settings.unload_others:
-        raise ConfigError("--interleave keeps all models loaded, and --unload-others unloads them: leave one out")
-    for name in dict.fromkeys(target.provider for target in plan.targets):
-        models = list(dict.fromkeys(target.model for target in plan.targets if target.provider == name))
+async def refuse_eviction(
+    settings: Settings,
+    targets: Sequence[Target],
+    providers: ProviderSet,
+    free_bytes: int,
+    redact: Callable[[str], str],
+) -> None:
+    """Refuse interleaved targets that one server cannot hold side by side.
+
+    A model that makes another leave is timed while it loads.
+    """
+    if len(targets) == 1:
+        raise ConfigError(
+            "--interleave asks several targets in turn: name at least two with -t, or leave it out"
+        )
+    if settings.unload_others:
+        raise ConfigError(
+            "--interleave keeps all models loaded, and --unload-others unloads them: leave one out"
+        )
+    models_by_provider: dict[str, list[str]] = {}
+    for target in targets:
+        models = models_by_provider.setdefault(target.provider, [])
+        if target.model not in models:
+            models.append(target.model)
+    for name, models in models_by_provider.items():
         if len(models) > 1:
-            async with plan.provider(name) as provider:
-                why = await provider.why_not_together(models, free_bytes)
-            if why is not None:
-                raise ConfigError(f"--interleave cannot be done: {plan.redact(why)}")
+            provider = await providers.open(name)
+            why_not = await provider.why_not_together(models, free_bytes)
+            if why_not is not None:
+                raise ConfigError(f"--interleave cannot be done: {redact(why_not)}")
 
 
-def fit_to_providers(plan: Plan, tell: Tell) -> Plan:
-    """No more calls in flight than this machine has descriptors for. Says what a provider cannot be told."""
-    settings, fitted = plan.settings, plan.settings.concurrency
-    asked = {"temperature": settings.temperature, "seed": settings.seed}
-    providers = {target.provider: plan.provider(target.provider) for target in plan.targets}
+def fit_concurrency(
+    settings: Settings, targets: Sequence[Target], providers: ProviderSet, tell: Tell
+) -> int:
+    """How many calls may be in flight: no more than this machine has descriptors for.
+
+    Reports where that is fewer than were wanted, and what a provider cannot be told.
+    """
+    fitted = settings.concurrency
     if fitted > 1:
-        fitted = fit_to_descriptors(fitted, max(provider.descriptors_per_call for provider in providers.values()))
-    told: list[str] = []
+        per_call = max(providers.get(target.provider).descriptors_per_call for target in targets)
+        fitted = fit_to_descriptors(fitted, per_call)
+    lines: list[str] = []
     if fitted < settings.concurrency:
-        limit = f"--concurrency {settings.concurrency} is more than this machine's limit of open files allows"
-        told.append(f"{limit}: {plural(fitted, 'call')} at once")
-    for target in plan.targets:
-        name, provider = target.provider, providers[target.provider]
-        refused = [option for option, value in asked.items() if value is not None and option not in provider.takes]
-        if refused:
-            told.append(f"{name} takes no {' and no '.join(refused)}: not sent")
+        lines.append(
+            f"--concurrency {settings.concurrency} is more than this machine's limit of open files "
+            f"allows: {plural(fitted, 'call')} at once"
+        )
+    for target in targets:
+        name = target.provider
+        provider = providers.get(name)
+        not_taken = []
+        if settings.temperature is not None and "temperature" not in provider.takes:
+            not_taken.append("temperature")
+        if settings.seed is not None and "seed" not in provider.takes:
+            not_taken.append("seed")
+        if not_taken:
+            lines.append(f"{name} takes no {' and no '.join(not_taken)}: not sent")
         if target.thinking_level is not None and not provider.takes_thinking:
-            told.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
-        if fitted > 1 and settings.max_cost_usd is not None and find_type(provider.settings.type).reports_cost:
-            told.append(f"--max-cost: {name} is asked one call at a time; what one costs is known afterwards")
-    for line in dict.fromkeys(told):
+            lines.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
+        reports_cost = find_type(provider.settings.type).reports_cost
+        if fitted > 1 and settings.max_cost_usd is not None and reports_cost:
+            lines.append(
+                f"--max-cost: {name} is asked one call at a time; "
+                "what one costs is known afterwards"
+            )
+    for line in dict.fromkeys(lines):
         tell(line)
-    return replace(plan, settings=msgspec.structs.replace(settings, concurrency=fitted))
+    return fitted
 
 
-def price_targets(plan: Plan, begun_with: Mapping[str, Price | None]) -> Plan:
-    """Fill in the prices. A resumed run keeps those it was begun with, unless a file is named: its costs add up."""
-    own = plan.settings.prices
-    # The package's own table is all of vendors' prices: without a vendor among the targets there is nothing to read.
-    table = None if own is None else load_prices(Path(own))
+class Pricing(NamedTuple):
+    """The prices that are known, and the targets that need none."""
+
+    prices: Mapping[Target, Price]
+    free: Collection[Target]
+
+
+def price_targets(
+    settings: Settings,
+    targets: Sequence[Target],
+    providers: ProviderSet,
+    recorded_prices: Mapping[str, Price | None],
+) -> Pricing:
+    """What the targets' tokens cost.
+
+    A resumed run keeps its `recorded_prices`, by target label, unless a file is named: its costs
+    add up. Raises `ConfigError` where a cost limit cannot be kept.
+    """
+    price_file = settings.prices
+    # The package's own table is all of vendors' prices: without a vendor among the targets there is
+    # nothing to read.
+    table: PriceTable | None = None
+    if price_file is not None:
+        table = load_prices(Path(price_file))
     prices: dict[Target, Price] = {}
-    free, unpriced = set(), []
-    for target in plan.targets:
-        provider = plan.provider(target.provider)
-        settings = provider.describe()
-        price = begun_with.get(target.label) if own is None else None
-        if price is None and (table is not None or vendor_of(settings) is not None):
-            table = table or load_prices()
-            price = table.find(target.provider, target.model, settings)
+    free: set[Target] = set()
+    unpriced: list[str] = []
+    for target in targets:
+        provider = providers.get(target.provider)
+        described = provider.describe()
+        price = None
+        if price_file is None:
+            price = recorded_prices.get(target.label)
+        if price is None and (table is not None or vendor_of(described) is not None):
+            if table is None:
+                table = load_prices()
+            price = table.find(target.provider, target.model, described)
         if price is not None:
             prices[target] = price
-        elif provider.local and not settings.get("api_key_env"):
+        elif provider.local and not described.get("api_key_env"):
             # Who asks for a key may pass calls on to someone who charges for them.
             free.add(target)
-        elif not find_type(str(settings.get("type"))).reports_cost:
+        elif not find_type(str(described.get("type"))).reports_cost:
             unpriced.append(target.label)
-    if plan.settings.max_cost_usd is not None and unpriced:
-        what = f"--max-cost cannot be kept: the price of {', '.join(unpriced)} is not known"
-        raise ConfigError(f"{what}; add it with --prices FILE, or leave the option out")
-    return replace(plan, prices=prices, free=frozenset(free))
+    if settings.max_cost_usd is not None and unpriced:
+        raise ConfigError(
+            f"--max-cost cannot be kept: the price of {', '.join(unpriced)} is not known; "
+            "add it with --prices FILE, or leave the option out"
+        )
+    return Pricing(prices, frozenset(free))

@@ -1,11 +1,11 @@
-"""What a plan will take: calls, and the time they took here before; and what it can tell. Unknown is said."""
+"""What a plan will take, by calls like these in earlier runs, and what its answers can tell."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from clawgauge.errors import RunFolderError
 from clawgauge.journal import stat_file
 from clawgauge.plan import Plan
 from clawgauge.prices import Price, Tokens, cost_usd, is_free
-from clawgauge.records import GroupSummary, Prompt, RunSummary, Target
+from clawgauge.records import GroupSummary, Prompt, PromptKey, RunSummary, Target
 from clawgauge.run_data import Run
 from clawgauge.run_data.schedule import carries_verdict
 from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
@@ -23,187 +23,318 @@ from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
-_RUNS_LOOKED_AT, _NATIVE = 20, "native_tools"
+_MAX_RUNS_READ = 20
 # Of all runs together, the newest first: an estimate is not worth more than a moment's reading.
 _MAX_SUMMED_UP_BYTES = 2**25
+_NATIVE_SUITE = "native_tools"
 STRONG, BETWEEN, WEAK = 0.95, 0.65, 0.3
 EXAMPLE_RATES = (STRONG, 0.9, BETWEEN, WEAK)
+"""True pass rates for which it is told whether their tier will be decided."""
 # More prompts than this are taken for no more: what these do not decide sits on a border.
-_LOOK_AHEAD = 200
-# A tenth fewer pass, and of every five prompts one goes the other way: a drop that is noticed in use.
-_DROP, _DISCORDANT = 0.1, 0.2
+_MAX_PROMPTS_FORESEEN = 200
+# A tenth fewer pass, and of every five prompts one goes the other way: a drop that is noticed in
+# use.
+_DROP = 0.1
+_DISCORDANT = 0.2
 # From so many prompts on, exact McNemar sees that drop with this power.
-PROMPTS_FOR_DROP, _P_SEEN = 170, 0.8
+PROMPTS_FOR_DROP = 170
+_GOOD_POWER = 0.8
+# How sure a decision is for models of one rate, in words; the first that is reached holds.
+_CHANCES = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
 
 
 class Foresight(NamedTuple):
-    """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1. Asked only until that
-    is decided, half of such models take at most `median` prompts (None: more than the plan has)."""
+    """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1.
+
+    Asked only until that is decided, half of such models take at most `median` prompts (None: more
+    than the plan has).
+    """
 
     rate: float
     median: int | None
     p_decided: float
 
 
-def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_decided: bool = False) -> list[Foresight]:
-    """One line for each rate, for a plan with `n_prompts` tool prompts that are not variants of each other."""
-    n_prompts = min(n_prompts, _LOOK_AHEAD)
-    if until_decided:
-        bounds = list(tier_1_bounds(n_prompts))
-    else:
-        told = [judge_tier_1(k, n_prompts) for k in range(n_prompts + 1)]
-        bounds = [*[(-1, n_prompts + 1)] * (n_prompts - 1), (told.count(False) - 1, n_prompts + 1 - told.count(True))]
-    found = []
-    for rate in rates:
-        # Where models of this rate stand after n answers, as long as they are undecided: chances by number of passes.
-        undecided, p_decided, median = [1.0], 0.0, None
-        for n, (no_at, yes_at) in enumerate(bounds, 1):
-            undecided = [fewer * rate + same * (1 - rate) for fewer, same in pairwise([0.0, *undecided, 0.0])]
-            for k in range(n + 1):
-                if k <= no_at or k >= yes_at:
-                    p_decided += undecided[k]
-                    undecided[k] = 0.0
-            if until_decided and median is None and p_decided >= 0.5:
-                median = n
-        found.append(Foresight(rate, median, p_decided))
-    return found
+def foresee(
+    n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_decided: bool = False
+) -> list[Foresight]:
+    """What a plan with `n_prompts` tool prompts, none a variant of another, tells of each rate."""
+    n_prompts = min(n_prompts, _MAX_PROMPTS_FORESEEN)
+    bounds = list(tier_1_bounds(n_prompts)) if until_decided else _final_bounds(n_prompts)
+    return [_foresee_rate(rate, bounds, until_decided=until_decided) for rate in rates]
+
+
+def _final_bounds(n_prompts: int) -> list[tuple[int, int]]:
+    """After each answer, at most and at least how many passes decide; only the last answer does."""
+    verdicts = [judge_tier_1(n_passed, n_prompts) for n_passed in range(n_prompts + 1)]
+    decided_no_at = verdicts.count(False) - 1
+    decided_yes_at = n_prompts + 1 - verdicts.count(True)
+    undecidable = (-1, n_prompts + 1)
+    return [undecidable] * (n_prompts - 1) + [(decided_no_at, decided_yes_at)]
+
+
+def _foresee_rate(
+    rate: float, bounds: Sequence[tuple[int, int]], *, until_decided: bool
+) -> Foresight:
+    # Where models of this rate stand after n answers, as long as they are undecided: chances by
+    # number of passes.
+    undecided = [1.0]
+    p_decided = 0.0
+    median = None
+    for n, (no_at, yes_at) in enumerate(bounds, 1):
+        undecided = [
+            p_one_less * rate + p_same * (1 - rate)
+            for p_one_less, p_same in pairwise([0.0, *undecided, 0.0])
+        ]
+        for n_passed in range(n + 1):
+            if n_passed <= no_at or n_passed >= yes_at:
+                p_decided += undecided[n_passed]
+                undecided[n_passed] = 0.0
+        if until_decided and median is None and p_decided >= 0.5:
+            median = n
+    return Foresight(rate, median, p_decided)
 
 
 def power_of_drop(n_prompts: int) -> float:
-    """The chance that exact McNemar over two runs, each prompt asked once, sees that ten points fewer pass."""
-    better = (_DISCORDANT - _DROP) / 2 / _DISCORDANT
-    power, few = 0.0, -1
+    """The chance that two runs, each prompt asked once, show that ten points fewer pass.
+
+    By exact McNemar.
+    """
+    p_better = (_DISCORDANT - _DROP) / 2 / _DISCORDANT
     # Six standard deviations more than can be expected to differ, none do.
-    most = n_prompts * _DISCORDANT + 6 * math.sqrt(n_prompts * _DISCORDANT * (1 - _DISCORDANT))
-    for n in range(1, min(n_prompts, math.ceil(most)) + 1):
-        # How few of n prompts that differ may be for the better, that it is more than luck.
-        while mcnemar_exact(few + 1, n - few - 1) <= 1 - DECIDED_LEVEL and 2 * few + 2 < n:
-            few += 1
-        chance = math.comb(n_prompts, n) * _DISCORDANT**n * (1 - _DISCORDANT) ** (n_prompts - n)
-        power += chance * binomial_cdf(few, n, better)
+    expected = n_prompts * _DISCORDANT
+    most = math.ceil(expected + 6 * math.sqrt(expected * (1 - _DISCORDANT)))
+    power = 0.0
+    n_better = -1
+    for n_differing in range(1, min(n_prompts, most) + 1):
+        # How few of the prompts that differ may be for the better, that it is more than luck.
+        while (
+            mcnemar_exact(n_better + 1, n_differing - n_better - 1) <= 1 - DECIDED_LEVEL
+            and 2 * n_better + 2 < n_differing
+        ):
+            n_better += 1
+        p_differing = (
+            math.comb(n_prompts, n_differing)
+            * _DISCORDANT**n_differing
+            * (1 - _DISCORDANT) ** (n_prompts - n_differing)
+        )
+        power += p_differing * binomial_cdf(n_better, n_differing, p_better)
     return power
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    settings, calls, (_, pool) = plan.settings, expected_calls(plan), _asked_prompts(plan)
-    n_families = len({prompt.family for prompt in pool})
-    likely = foresee(n_families, until_decided=settings.until_decided) if pool else []
-    tier = {"prompts": len(pool), "families": n_families, "until_decided": settings.until_decided}
-    return {
-        "suites": [suite.name for suite in plan.suites],
-        "prompts": len(plan.asked),
-        **{name: getattr(settings, name) for name in ("repeats", "concurrency", "interleave")},
-        "calls": sum(each.n for each in calls.values()),
-        "targets": [
-            {"target": target.label, "calls": each.n, "estimated_s": each.seconds, "estimated_usd": each.usd}
-            for target, each in calls.items()
-        ],
-        "tier": tier | {"likely": [seen._asdict() for seen in likely]},
-    }
-
-
-def plan_lines(plan: Plan) -> list[str]:
-    settings, calls = plan.settings, expected_calls(plan)
-    n_asked = Counter(prompt.suite for prompt in plan.asked)
-    suites = ", ".join(f"{suite.name} ({plural(n_asked[suite.name], 'prompt')})" for suite in plan.suites)
-    turns = "; the targets take turns at every prompt" if settings.interleave else ""
-    lines = [f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"]
-    for target, each in calls.items():
-        unpriced = each.usd is None and not is_free(plan.provider(target.provider).describe())
-        known = f"time {'and cost ' if unpriced else ''}unknown (not measured here yet)"
-        if each.seconds is not None:
-            cost = ", cost unknown" if unpriced else _word_usd([each])
-            past = plural(each.n_past, "call")
-            known = f"about {format_duration(each.seconds * 1000)}{cost} (as measured here before, {past})"
-        lines.append("; ".join([f"  {target.label}: {plural(each.n, 'call')}, {known}", *each.left_out]))
-    estimates = [each.seconds for each in calls.values() if each.seconds is not None]
-    at_most = "at most " if settings.until_decided else ""
-    ending = f", about {format_duration(sum(estimates) * 1000)}{_word_usd(calls.values())}" if estimates else ""
-    if 0 < len(estimates) < len(calls):
-        ending += f", and {len(calls) - len(estimates)} of unknown speed"
-    n_calls = sum(each.n for each in calls.values())
-    return [*lines, f"in all: {plural(len(calls), 'target')}, {at_most}{plural(n_calls, 'call')}{ending}"]
-
-
-def _word_usd(calls: Iterable[ExpectedCalls]) -> str:
-    known = [each.usd for each in calls if each.usd is not None]
-    return f" and {format_money(sum(known))}" if known else ""
-
-
-def foresight_lines(plan: Plan) -> list[str]:
-    asked, pool = _asked_prompts(plan)
-    lines = [_tier_line(plan, pool)] if pool else []
-    n_prompts = len({prompt.family for prompt in asked if carries_verdict(prompt)})
-    if n_prompts:
-        power = format_percent(power_of_drop(min(n_prompts, 2 * _LOOK_AHEAD)))
-        at_least = "at least " if plan.settings.repeats > 1 and power != "<1%" else ""
-        more = f"; {PROMPTS_FOR_DROP} prompts in {format_percent(_P_SEEN)}" if n_prompts < PROMPTS_FOR_DROP else ""
-        shown = plural(n_prompts, "prompt shows", "prompts show")
-        lines.append(f"compare: if a model drops by 10 points, {shown} it in {at_least}{power} of cases{more}")
-    return lines
-
-
-def _asked_prompts(plan: Plan) -> tuple[list[Prompt], list[Prompt]]:
-    """The prompts in the order they are asked, as far as the calls go; and those of them that a tier rests on."""
-    pool = tier_pool(plan.prompts)
-    ordered = {prompt.key: prompt for prompt in [*(pool if plan.settings.until_decided else ()), *plan.prompts]}
-    asked = dict(islice(ordered.items(), plan.settings.max_calls))
-    return list(asked.values()), [prompt for prompt in pool if prompt.key in asked]
-
-
-def _tier_line(plan: Plan, pool: list[Prompt]) -> str:
-    n_families = len({prompt.family for prompt in pool})
-    seen = foresee(n_families, until_decided=plan.settings.until_decided)
-    families = f" in {plural(n_families, 'family', 'families')}" if n_families < len(pool) else ""
-    prompts = f"{plural(len(pool), 'tool prompt')}{families}"
-    n_native = sum(prompt.suite == _NATIVE for prompt in plan.prompts)
-    asks_all = any(info.name == _NATIVE and n_native >= info.n_prompts for info in plan.suites)
-    more = f"; `-s {_NATIVE}` asks more" if any(one.p_decided < _P_SEEN for one in seen) and not asks_all else ""
-    if not any(one.p_decided for one in seen):
-        return f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"
-    levels = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
-    of = {one.rate: next(word for least, word in levels if one.p_decided >= least) for one in seen}
-    strong, weak, between = of[STRONG], of[WEAK], of[BETWEEN]
-    sure = f"{strong} strong and weak models" if strong == weak else f"{strong} strong models, {weak} weak ones"
-    median = next(one.median for one in seen if one.rate == STRONG)
-    half = f"; half of the strong need at most {median}" if median else ""
-    return f"tier: {prompts} give a clear answer for {sure} and {between} in between{half}{more}"
-
-
 class ExpectedCalls(NamedTuple):
-    """The `n` calls to a target, and what they will take and cost if they are as the `n_past` of before."""
+    """The `n` calls to a target; time and cost if they are as the `n_past` of before."""
 
     n: int
     n_past: int
     seconds: float | None
     usd: float | None
     left_out: Sequence[str]
+    """Which prompts are not asked, and why, in words."""
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON, for --dry-run --json."""
+    settings = plan.settings
+    calls_by_target = expected_calls(plan)
+    targets = []
+    for target, calls in calls_by_target.items():
+        targets.append(
+            {
+                "target": target.label,
+                "calls": calls.n,
+                "estimated_s": calls.seconds,
+                "estimated_usd": calls.usd,
+            }
+        )
+    tier_prompts = _tier_prompts(plan, _asked_prompts(plan))
+    n_families = len({prompt.family for prompt in tier_prompts})
+    likely: list[Foresight] = []
+    if tier_prompts:
+        likely = foresee(n_families, until_decided=settings.until_decided)
+    return {
+        "suites": [suite.name for suite in plan.suites],
+        "prompts": len(plan.asked),
+        "repeats": settings.repeats,
+        "concurrency": settings.concurrency,
+        "interleave": settings.interleave,
+        "calls": sum(calls.n for calls in calls_by_target.values()),
+        "targets": targets,
+        "tier": {
+            "prompts": len(tier_prompts),
+            "families": n_families,
+            "until_decided": settings.until_decided,
+            "likely": [foresight._asdict() for foresight in likely],
+        },
+    }
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What is asked, of whom, how long it will take and what it will cost."""
+    settings = plan.settings
+    n_by_suite = Counter(prompt.suite for prompt in plan.asked)
+    suites = ", ".join(
+        f"{suite.name} ({plural(n_by_suite[suite.name], 'prompt')})" for suite in plan.suites
+    )
+    turns = "; the targets take turns at every prompt" if settings.interleave else ""
+    lines = [
+        f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"
+    ]
+    calls_by_target = expected_calls(plan)
+    for target, calls in calls_by_target.items():
+        line = f"  {target.label}: {plural(calls.n, 'call')}, {_expectation(plan, target, calls)}"
+        lines.append("; ".join([line, *calls.left_out]))
+    lines.append(_total_line(list(calls_by_target.values()), settings.until_decided))
+    return lines
+
+
+def _expectation(plan: Plan, target: Target, calls: ExpectedCalls) -> str:
+    """Time and cost of a target's calls, as far as they are known."""
+    described = plan.provider(target.provider).describe()
+    is_cost_unknown = calls.usd is None and not is_free(described)
+    if calls.seconds is None:
+        and_cost = "and cost " if is_cost_unknown else ""
+        return f"time {and_cost}unknown (not measured here yet)"
+    time = format_duration(calls.seconds * 1000)
+    cost = ", cost unknown" if is_cost_unknown else _word_usd([calls])
+    return f"about {time}{cost} (as measured here before, {plural(calls.n_past, 'call')})"
+
+
+def _total_line(calls_of_targets: Sequence[ExpectedCalls], until_decided: bool) -> str:
+    at_most = "at most " if until_decided else ""
+    n_calls = sum(calls.n for calls in calls_of_targets)
+    line = f"in all: {plural(len(calls_of_targets), 'target')}, {at_most}{plural(n_calls, 'call')}"
+    times_s = [calls.seconds for calls in calls_of_targets if calls.seconds is not None]
+    if times_s:
+        line += f", about {format_duration(sum(times_s) * 1000)}{_word_usd(calls_of_targets)}"
+    n_unknown = len(calls_of_targets) - len(times_s)
+    if times_s and n_unknown:
+        line += f", and {n_unknown} of unknown speed"
+    return line
+
+
+def _word_usd(calls_of_targets: Iterable[ExpectedCalls]) -> str:
+    """` and $0.12`, for those of the calls whose cost is known; nothing where none is."""
+    costs = [calls.usd for calls in calls_of_targets if calls.usd is not None]
+    return f" and {format_money(sum(costs))}" if costs else ""
+
+
+def foresight_lines(plan: Plan) -> list[str]:
+    """What the answers will be able to tell, whatever they are."""
+    asked = _asked_prompts(plan)
+    tier_prompts = _tier_prompts(plan, asked)
+    lines = []
+    if tier_prompts:
+        lines.append(_tier_line(plan, tier_prompts))
+    n_prompts = len({prompt.family for prompt in asked if carries_verdict(prompt)})
+    if n_prompts:
+        lines.append(_compare_line(n_prompts, plan.settings.repeats))
+    return lines
+
+
+def _asked_prompts(plan: Plan) -> list[Prompt]:
+    """The prompts in the order they are asked, as far as the calls go."""
+    ordered: dict[PromptKey, Prompt] = {}
+    if plan.settings.until_decided:
+        # Those that the tier rests on come first.
+        ordered = {prompt.key: prompt for prompt in tier_pool(plan.prompts)}
+    ordered |= {prompt.key: prompt for prompt in plan.prompts}
+    return list(ordered.values())[: plan.settings.max_calls]
+
+
+def _tier_prompts(plan: Plan, asked: Iterable[Prompt]) -> list[Prompt]:
+    """Those of the prompts that a tier rests on."""
+    asked_keys = {prompt.key for prompt in asked}
+    return [prompt for prompt in tier_pool(plan.prompts) if prompt.key in asked_keys]
+
+
+def _compare_line(n_prompts: int, repeats: int) -> str:
+    """How likely a comparison of two such runs sees a drop."""
+    power = format_percent(power_of_drop(min(n_prompts, 2 * _MAX_PROMPTS_FORESEEN)))
+    at_least = "at least " if repeats > 1 and power != "<1%" else ""
+    show = plural(n_prompts, "prompt shows", "prompts show")
+    line = f"compare: if a model drops by 10 points, {show} it in {at_least}{power} of cases"
+    if n_prompts < PROMPTS_FOR_DROP:
+        line += f"; {PROMPTS_FOR_DROP} prompts in {format_percent(_GOOD_POWER)}"
+    return line
+
+
+def _tier_line(plan: Plan, tier_prompts: Sequence[Prompt]) -> str:
+    """For which models the tool prompts will tell whether they are Tier 1."""
+    n_families = len({prompt.family for prompt in tier_prompts})
+    foresights = foresee(n_families, until_decided=plan.settings.until_decided)
+    prompts = plural(len(tier_prompts), "tool prompt")
+    if n_families < len(tier_prompts):
+        prompts += f" in {plural(n_families, 'family', 'families')}"
+    more = ""
+    is_unsure = any(foresight.p_decided < _GOOD_POWER for foresight in foresights)
+    if is_unsure and not _asks_all_native_tools(plan):
+        more = f"; `-s {_NATIVE_SUITE}` asks more"
+    if not any(foresight.p_decided for foresight in foresights):
+        return f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"
+    by_rate = {foresight.rate: foresight for foresight in foresights}
+    strong = _word_chance(by_rate[STRONG])
+    weak = _word_chance(by_rate[WEAK])
+    clear = f"{strong} strong models, {weak} weak ones"
+    if strong == weak:
+        clear = f"{strong} strong and weak models"
+    between = _word_chance(by_rate[BETWEEN])
+    median = by_rate[STRONG].median
+    half = f"; half of the strong need at most {median}" if median else ""
+    return f"tier: {prompts} give a clear answer for {clear} and {between} in between{half}{more}"
+
+
+def _word_chance(foresight: Foresight) -> str:
+    for at_least, word in _CHANCES:
+        if foresight.p_decided >= at_least:
+            return word
+    raise AssertionError("a chance is never below 0")
+
+
+def _asks_all_native_tools(plan: Plan) -> bool:
+    n_asked = sum(prompt.suite == _NATIVE_SUITE for prompt in plan.prompts)
+    return any(suite.name == _NATIVE_SUITE and n_asked >= suite.n_prompts for suite in plan.suites)
 
 
 def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
     """What is left to ask of each target, with what is known of such calls from the newest runs."""
-    known: dict[Target, list[GroupSummary]] = {target: [] for target in plan.targets}
-    runs_dir = Path(plan.settings.runs_dir)
-    found = runs_dir.iterdir() if runs_dir.is_dir() else ()
-    folders = sorted((path for path in found if (path / "summary.json").is_file()), reverse=True)
-    for summary in _past_summaries(folders[:_RUNS_LOOKED_AT]):
-        if summary.capacity:
-            continue
-        for group in summary.models:
-            if group.target in known and group.latency_ms.mean is not None:
-                known[group.target].append(group)
-    cost, expected = cost_budget(plan), {}
-    for target, groups in known.items():
-        agenda, seconds, call_usd = make_agenda(plan, target, cost), None, None
-        n, n_past = agenda.n_open, sum(group.n_success for group in groups)
+    past_groups = _find_past_groups(Path(plan.settings.runs_dir), plan.targets)
+    cost = cost_budget(plan)
+    expected = {}
+    for target, groups in past_groups.items():
+        agenda = make_agenda(plan, target, cost)
+        n = agenda.n_open
+        n_past = sum(group.n_success for group in groups)
+        seconds = None
+        usd = None
         if n_past:
             past_ms = sum((group.latency_ms.mean or 0.0) * group.n_success for group in groups)
             seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 3)
             call_usd = _call_usd(groups, plan.prices.get(target))
-        usd = None if call_usd is None else round(call_usd * n, 6)
+            if call_usd is not None:
+                usd = round(call_usd * n, 6)
         left_out = [word_skip(skip.detail) for skip in agenda.skipped]
         expected[target] = ExpectedCalls(n, n_past, seconds, usd, left_out)
     return expected
+
+
+def _find_past_groups(
+    runs_dir: Path, targets: Iterable[Target]
+) -> dict[Target, list[GroupSummary]]:
+    """What the newest runs measured of each target."""
+    groups_by_target: dict[Target, list[GroupSummary]] = {target: [] for target in targets}
+    folders = []
+    if runs_dir.is_dir():
+        folders = [path for path in runs_dir.iterdir() if (path / "summary.json").is_file()]
+    folders.sort(reverse=True)
+    for summary in _past_summaries(folders[:_MAX_RUNS_READ]):
+        # Under load, calls take longer than they will.
+        if summary.capacity:
+            continue
+        for group in summary.models:
+            if group.target in groups_by_target and group.latency_ms.mean is not None:
+                groups_by_target[group.target].append(group)
+    return groups_by_target
 
 
 def _past_summaries(folders: Sequence[Path]) -> Iterator[RunSummary]:
@@ -231,12 +362,25 @@ def _past_summaries(folders: Sequence[Path]) -> Iterator[RunSummary]:
 
 def _call_usd(groups: Sequence[GroupSummary], price: Price | None) -> float | None:
     """A call at today's price and as many tokens as before, else at what it came to before."""
-    counted = [group for group in groups if group.output_tokens is not None and group.n_success]
-    if price is not None and counted:
-        n = sum(group.n_success for group in counted)
-        names = ("input_tokens", "output_tokens", "cached_tokens")
-        means = (sum(getattr(group, name) or 0 for group in counted) // n for name in names)
-        if (usd := cost_usd(price, Tokens(*means))) is not None:
+    if price is not None:
+        usd = _usd_at(price, groups)
+        if usd is not None:
             return usd
     costs = [group.cost for group in groups if group.cost is not None]
-    return sum(cost.usd for cost in costs) / sum(cost.n_priced for cost in costs) if costs else None
+    if not costs:
+        return None
+    return sum(cost.usd for cost in costs) / sum(cost.n_priced for cost in costs)
+
+
+def _usd_at(price: Price, groups: Sequence[GroupSummary]) -> float | None:
+    """A call of mean length at a price; None where no length is known, or no price for it."""
+    counted = [group for group in groups if group.output_tokens is not None and group.n_success]
+    if not counted:
+        return None
+    n = sum(group.n_success for group in counted)
+    mean_tokens = Tokens(
+        input=sum(group.input_tokens or 0 for group in counted) // n,
+        output=sum(group.output_tokens or 0 for group in counted) // n,
+        cached_input=sum(group.cached_tokens or 0 for group in counted) // n,
+    )
+    return cost_usd(price, mean_tokens)

@@ -1,4 +1,4 @@
-"""Where runs are, where results go, and what is said of lines that could not be read: for every verb."""
+"""For every verb: where runs are, where output goes, what is told of lines that cannot be read."""
 
 from __future__ import annotations
 
@@ -27,19 +27,25 @@ from clawgauge.summary.stored import seal_summary
 
 
 def open_run(ref: str, runs_dir: Path | None, *, loads: bool = True) -> Path:
-    """The folder a RUN word stands for. Without --runs-dir, run ids are looked up where clawgauge.toml says."""
+    """The folder that a RUN on the command line stands for.
+
+    Without --runs-dir, run ids are looked up where clawgauge.toml says.
+    """
     if runs_dir is None and Path(ref).name != ref:
-        # A path says it all: whatever lies in the current directory has no say.
+        # A path needs no configuration: whatever lies in the current directory has no say.
         runs_dir = Path(DEFAULT_RUNS_DIR)
     path = locate_run(ref, runs_dir or configured_runs_dir(), loads=loads)
     if not path.stat().st_mode & 0o077:
-        os.umask(0o077)  # what is made of a folder that only its owner may read is for them alone, too
+        # What is made of a folder that only its owner may read is for them alone, too.
+        os.umask(0o077)
     return path
 
 
 def configured_path(option: str) -> Path | None:
-    said = read_configuration(None, os.environ).under({}, [option]).get(option)
-    return Path(said) if said else None
+    """A path that `[run]` of ./clawgauge.toml gives; None where it gives none."""
+    options = read_configuration(None, os.environ).under({}, [option])
+    path = options.get(option)
+    return Path(path) if path else None
 
 
 def configured_runs_dir() -> Path:
@@ -47,32 +53,43 @@ def configured_runs_dir() -> Path:
 
 
 def tell_unreadable(n_lines: int, *where: str) -> int:
-    """The exit code, and on stderr why it is none of success: whatever the output is, and wherever it goes."""
-    tell(*([word_unreadable(n_lines, *where)] if n_lines else ()))
-    return UNREADABLE_LINES if n_lines else DONE
+    """The exit code; on stderr it is told why that is none of success, wherever the output goes."""
+    if not n_lines:
+        return DONE
+    tell(word_unreadable(n_lines, *where))
+    return UNREADABLE_LINES
 
 
 @contextmanager
 def output_file(path: Path, instead: str = "choose another place with -o") -> Iterator[BinaryIO]:
-    """A binary file that takes the place of `path` once the block ends well; a device or a pipe is written directly."""
+    """A binary file that takes the place of `path` once the block ends well.
+
+    A device or a pipe is written directly. Where it cannot be written, `instead` tells the user
+    what to do.
+    """
     try:
-        if is_run_folder(path.parent):
-            opened: AbstractContextManager[BinaryIO] = replace_beside_records(path)
-        elif path.exists() and not path.is_file():
-            opened = path.open("wb")
-        else:
-            opened = replacing(Path(os.path.realpath(path)))  # where `resolve` stumbles over a link to itself
-        with opened as file:
+        with _open_output(path) as file:
             yield file
     except OSError as error:
-        said = error.strerror or str(error)
+        reason = error.strerror or str(error)
         if error.errno in FULL:
-            raise DiskFailure(f"Cannot write {path} ({said}); make room on the disk, then write it again.") from error
-        raise ConfigError(f"Cannot write {path} ({said}); {instead}.") from error
+            raise DiskFailure(
+                f"Cannot write {path} ({reason}); make room on the disk, then write it again."
+            ) from error
+        raise ConfigError(f"Cannot write {path} ({reason}); {instead}.") from error
+
+
+def _open_output(path: Path) -> AbstractContextManager[BinaryIO]:
+    if is_run_folder(path.parent):
+        return replace_beside_records(path)
+    if path.exists() and not path.is_file():
+        return path.open("wb")
+    # `Path.resolve` stumbles over a link to itself.
+    return replacing(Path(os.path.realpath(path)))
 
 
 def write_output(path: Path | None, text: str, *instead: str) -> None:
-    """`text` as the whole of the file that was named, in UTF-8, or to standard output where none was."""
+    """Write a text as the whole of a file, in UTF-8, or to standard output where none is named."""
     if path is None:
         sys.stdout.write(text)
         return
@@ -81,10 +98,19 @@ def write_output(path: Path | None, text: str, *instead: str) -> None:
 
 
 def render(
-    sections: list[Section], form: str = "text", *, document: Any = None, title: str = "", width: int | None = None,
+    sections: list[Section],
+    form: str = "text",
+    *,
+    document: Any = None,
+    title: str = "",
+    width: int | None = None,
     stream: TextIO | None = None,
-) -> str:  # fmt: skip
-    """Sections as text, `width` wide where `stream` is no terminal, as Markdown with a `title`; `document` as JSON."""
+) -> str:
+    """What is reported in the `form` that is wanted.
+
+    `text` are the sections, `width` wide where `stream` (standard output) is no terminal,
+    `markdown` the same under a `title`, and `json` the `document`.
+    """
     if form == "json":
         return encode_document(document).decode()
     if form == "markdown":
@@ -93,13 +119,20 @@ def render(
     from clawgauge.reports.terminal import as_text, paint
 
     stream = stream or sys.stdout
-    return paint(as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8"), stream, os.environ)
+    text = as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8")
+    return paint(text, stream, os.environ)
 
 
 def write_summary(folder: RunFolder, config_file: Path | None = None) -> RunSummary:
+    """Write summary.json and summary.md.
+
+    `config_file` is the one that the user named: the command to go on with names it, too.
+    """
     summary = seal_summary(summarize_folder(folder.path), folder.path)
     config = Run.open(folder.path).config
-    refill = resume_command(folder.path, config_file, retry_errors=True) if config else None
+    refill = None
+    if config is not None:
+        refill = resume_command(folder.path, config_file, retry_errors=True)
     folder.write("summary.json", summary)
     folder.write("summary.md", render_markdown(summary, config, refill=refill))
     return summary

@@ -1,5 +1,8 @@
-"""Before a run: what can be told of its targets free of charge. A wrong name is a slip; what is down is evidence, which
-the run records; a server's list of models is only a hint."""
+"""Before a run: what can be told of its targets free of charge.
+
+A wrong name is a slip, and is refused. A server that is down is evidence, which the run records. A
+server's list of models is only a hint.
+"""
 
 from __future__ import annotations
 
@@ -14,190 +17,338 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import msgspec
 
 from clawgauge.config.providers import EXAMPLE, Tell
 from clawgauge.errors import CallFailure, ConfigError, TargetError
-from clawgauge.plan import Plan
+from clawgauge.plan import Plan, PlanDraft
 from clawgauge.prices import host_of
-from clawgauge.providers.base import ProviderSettings, create_provider, unknown_provider
+from clawgauge.providers.base import ProviderSettings, unknown_provider
+from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.proxies import is_loopback
-from clawgauge.records import THINKING_LEVELS, ProviderProbe, Target
+from clawgauge.records import THINKING_LEVELS, ModelInfo, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT, find_type
 from clawgauge.reports.clean import clean_cell
 from clawgauge.suites.long_text import estimate_tokens
 from clawgauge.words import format_bytes, list_names, plural
 
-_BY_NAME = frozenset({"api_key_missing", "cli_missing", "cli_not_executable", "model_not_found", "runtime_missing"})
-Probes: TypeAlias = Mapping[str, ProviderProbe]
-_NONE: Mapping[Any, Any] = {}
-_PROBE_S, _LOOK_UP_S = 5.0, 2.0
+_PROBE_S = 5.0
+_LOOK_UP_S = 2.0
+# What ends every call to a target, and can be told from its name and this machine.
+_FAILURES_BY_NAME = frozenset(
+    {
+        "api_key_missing",
+        "cli_missing",
+        "cli_not_executable",
+        "model_not_found",
+        "runtime_missing",
+    }
+)
 # A server may list ten thousand names; to see which are alike takes time for each.
-_MAX_COMPARED = 1000
-_SLIP, _NAMED = 0.85, 4
+_MAX_NAMES_COMPARED = 1000
+_SLIP_SIMILARITY = 0.85
+_MAX_NAMES_SHOWN = 4
 # What the record of a long answer takes, and the rest of a run folder.
-_BYTES_PER_CALL, _BYTES_BESIDE = 16 << 10, 16 << 20
+_BYTES_PER_CALL = 16 << 10
+_BYTES_BESIDE_CALLS = 16 << 20
 
 
-async def probe_all(settings: Iterable[ProviderSettings], models: Collection[str] = frozenset()) -> list[ProviderProbe]:
-    """What each provider says of itself, and more of these models; nobody is waited for who is silent."""
-
-    async def probe(setting: ProviderSettings) -> ProviderProbe:
-        try:
-            async with create_provider(setting) as provider:
-                async with asyncio.timeout(_PROBE_S):
-                    found = await provider.probe()
-                known = {model.name: model for model in found.models}
-                with suppress(TimeoutError, CallFailure):
-                    async with asyncio.timeout(_LOOK_UP_S):
-                        asked = (provider.look_up(model) for model in found.models if model.name in models)
-                        known |= {model.name: model for model in await asyncio.gather(*asked)}
-                return msgspec.structs.replace(found, models=list(known.values()))
-        except (TimeoutError, ConfigError) as fault:
-            why = str(fault) if isinstance(fault, ConfigError) else f"no answer within {_PROBE_S:g} s"
-            return ProviderProbe(provider=setting.name, reachable=False, detail=why)
-
-    return list(await asyncio.gather(*map(probe, settings)))
+async def probe_all(
+    settings: Iterable[ProviderSettings], models: Collection[str] = frozenset()
+) -> list[ProviderProbe]:
+    """What each of these providers reports of itself, and more of these models."""
+    by_name = {provider_settings.name: provider_settings for provider_settings in settings}
+    async with ProviderSet(by_name) as providers:
+        return await _probe_all(providers, list(by_name), models)
 
 
-async def find_providers(texts: Sequence[str], settings: Mapping[str, ProviderSettings], tell: Tell) -> list[str]:
-    """The targets, each with its provider: `llama3.2:3b` or `talker` is looked for in the lists of servers."""
-    wholes = {text: text.removeprefix("!") for text in texts}
-    firsts = {text: whole.partition(":")[0] for text, whole in wholes.items() if whole and whole == whole.strip(":")}
-    unknown = {text: first for text, first in firsts.items() if first not in settings}
-    near = {text: difflib.get_close_matches(first, settings, cutoff=_SLIP) for text, first in unknown.items()}
-    slips = {text for text in unknown if ":" in text and near[text]}
-    listing = []
-    for setting in settings.values():
-        if setting.unusable is None and find_type(setting.name).finds_models:
-            listing.append(setting)
-    probes = await probe_all(listing) if unknown.keys() - slips else []
-    lists = {probe.provider: [model.name for model in probe.models] for probe in probes}
-    every = {name: f"{provider}:{name}" for provider, names in lists.items() for name in names}
-    named, wrong, table = dict(zip(texts, texts, strict=True)), [], []
-    for text, first in unknown.items():
-        whole = wholes[text]
-        model = whole.rpartition("@")[0] if whole.rpartition("@")[2] in THINKING_LEVELS else whole
-        known = {model, f"{model}:latest"}
-        owners = [f"{at}:{whole}" for at, names in lists.items() if known & set(names) or fnmatch.filter(names, model)]
+async def _probe_all(
+    providers: ProviderSet, names: Iterable[str], models: Collection[str] = frozenset()
+) -> list[ProviderProbe]:
+    probes = [_probe(providers, name, models) for name in names]
+    return list(await asyncio.gather(*probes))
+
+
+async def _probe(providers: ProviderSet, name: str, models: Collection[str]) -> ProviderProbe:
+    """What one provider reports of itself; who is silent is not waited for."""
+    try:
+        provider = await providers.open(name)
+        async with asyncio.timeout(_PROBE_S):
+            probe = await provider.probe()
+        listed = {model.name: model for model in probe.models}
+        with suppress(TimeoutError, CallFailure):
+            async with asyncio.timeout(_LOOK_UP_S):
+                questions = []
+                for model in probe.models:
+                    if model.name in models:
+                        questions.append(provider.look_up(model))
+                for model in await asyncio.gather(*questions):
+                    listed[model.name] = model
+        return msgspec.structs.replace(probe, models=list(listed.values()))
+    except TimeoutError:
+        why = f"no answer within {_PROBE_S:g} s"
+    except ConfigError as fault:
+        why = str(fault)
+    return ProviderProbe(provider=name, reachable=False, detail=why)
+
+
+async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tell) -> list[str]:
+    """The targets, each with its provider, which servers are asked for where none is named.
+
+    `llama3.2:3b` and `talker` name none. Raises `TargetError` where not exactly one server lists
+    the model.
+    """
+    unknown: dict[str, str] = {}
+    slips: set[str] = set()
+    for text in texts:
+        target = text.removeprefix("!")
+        name = target.partition(":")[0]
+        if not target or target != target.strip(":") or name in providers.settings:
+            continue
+        unknown[text] = name
+        near = difflib.get_close_matches(name, providers.settings, cutoff=_SLIP_SIMILARITY)
+        if ":" in text and near:
+            slips.add(text)
+    models_by_provider: dict[str, list[str]] = {}
+    if unknown.keys() - slips:
+        models_by_provider = await _list_models(providers)
+    full_names: dict[str, str] = {}
+    for provider, models in models_by_provider.items():
+        for model in models:
+            full_names[model] = f"{provider}:{model}"
+    completed: dict[str, str] = {}
+    faults: list[str] = []
+    table: list[str] = []
+    for text, name in unknown.items():
+        target = text.removeprefix("!")
+        owners = _find_owners(target, models_by_provider)
         if len(owners) == 1:
-            named[text] = f"{'!' * text.startswith('!')}{owners[0]}"
-            tell(clean_cell(f"{text} is taken for {named[text]}"))
+            completed[text] = f"!{owners[0]}" if text.startswith("!") else owners[0]
+            tell(clean_cell(f"{text} is taken for {completed[text]}"))
         elif owners:
-            wrong.append(f"target {text!r} can be had from several providers: name {' or '.join(owners)}")
+            faults.append(
+                f"target {text!r} can be had from several providers: name {' or '.join(owners)}"
+            )
         elif text in slips:
-            wrong.append(f"target {text!r}: {unknown_provider(first, sorted(settings))}")
+            faults.append(f"target {text!r}: {unknown_provider(name, sorted(providers.settings))}")
         else:
-            nobody = "names no provider, and no server that answers has that model"
-            wrong.append(f"target {text!r} {nobody}{word_nearest(model, every) or f'; {EXAMPLE}'}")
+            hint = suggest_model(_model_of(target), full_names) or f"; {EXAMPLE}"
+            faults.append(
+                f"target {text!r} names no provider, "
+                f"and no server that answers has that model{hint}"
+            )
             if ":" in text:
-                header = f"[providers.{json.dumps(first, ensure_ascii=False)}]"
-                table = ["for a server of your own put into clawgauge.toml:", header, f'type = "{OPENAI_CHAT.name}"']
-                table.append('base_url = "http://localhost:8000/v1"')
-    if wrong:
-        raise TargetError(wrong[0], [*wrong[1:], *table])
-    return list(named.values())
+                table = [
+                    "for a server of your own put into clawgauge.toml:",
+                    f"[providers.{json.dumps(name, ensure_ascii=False)}]",
+                    f'type = "{OPENAI_CHAT.name}"',
+                    'base_url = "http://localhost:8000/v1"',
+                ]
+    if faults:
+        raise TargetError(faults[0], [*faults[1:], *table])
+    return [completed.get(text, text) for text in dict.fromkeys(texts)]
 
 
-def word_nearest(model: str, shown: Mapping[str, str]) -> str:
-    """`; did you mean a or b?`, or what there is instead; what is near may stand anywhere in a name."""
-    wanted, parts = model.casefold(), dict[str, list[str]]()
-    # What holds it stands under it, and so comes first.
-    for name in list(shown)[:_MAX_COMPARED]:
-        for part in (name.casefold(), *re.findall(r"[^\W_]{4,}", name.casefold())):
-            parts.setdefault(wanted if wanted in part else part, []).append(shown[name])
-    alike = difflib.get_close_matches(wanted, parts, n=_NAMED)
-    if near := list(dict.fromkeys(name for part in alike for name in parts[part])):
-        return f"; did you mean {' or '.join(near[: _NAMED - 1])}?"
-    return f"; there is {list_names(list(shown.values()), _NAMED)}" if shown else ""
+async def _list_models(providers: ProviderSet) -> dict[str, list[str]]:
+    """What every server that answers has, by the name of its provider."""
+    names = []
+    for settings in providers.settings.values():
+        if settings.unusable is None and find_type(settings.name).finds_models:
+            names.append(settings.name)
+    models_by_provider = {}
+    for probe in await _probe_all(providers, names):
+        models_by_provider[probe.provider] = [model.name for model in probe.models]
+    return models_by_provider
+
+
+def _model_of(target: str) -> str:
+    """The model of a target without a provider: what stands before its thinking level."""
+    model, _, level = target.rpartition("@")
+    return model if level in THINKING_LEVELS else target
+
+
+def _find_owners(target: str, models_by_provider: Mapping[str, Sequence[str]]) -> list[str]:
+    """The target with each provider before it that lists its model, which may be a pattern."""
+    model = _model_of(target)
+    names = {model, f"{model}:latest"}
+    owners = []
+    for provider, models in models_by_provider.items():
+        if names.intersection(models) or fnmatch.filter(models, model):
+            owners.append(f"{provider}:{target}")
+    return owners
+
+
+def suggest_model(model: str, shown_names: Mapping[str, str]) -> str:
+    """`; did you mean a or b?`, or what there is instead.
+
+    What is near may stand anywhere in a name. `shown_names` are the models there are, and how the
+    user names each.
+    """
+    wanted = model.casefold()
+    names_by_part: dict[str, list[str]] = {}
+    for name in list(shown_names)[:_MAX_NAMES_COMPARED]:
+        lower_name = name.casefold()
+        for part in (lower_name, *re.findall(r"[^\W_]{4,}", lower_name)):
+            # A part that holds what is wanted counts as that itself, and so comes first.
+            key = wanted if wanted in part else part
+            names_by_part.setdefault(key, []).append(shown_names[name])
+    near: dict[str, None] = {}
+    for part in difflib.get_close_matches(wanted, names_by_part, n=_MAX_NAMES_SHOWN):
+        near.update(dict.fromkeys(names_by_part[part]))
+    if near:
+        return f"; did you mean {' or '.join(list(near)[: _MAX_NAMES_SHOWN - 1])}?"
+    if shown_names:
+        return f"; there is {list_names(list(shown_names.values()), _MAX_NAMES_SHOWN)}"
+    return ""
 
 
 def refuse_wrong_names(
-    plan: Plan, targets: Sequence[Target], ended: Mapping[Target, CallFailure] = _NONE, probes: Probes = _NONE
+    plan: PlanDraft,
+    targets: Sequence[Target],
+    failures: Mapping[Target, CallFailure] | None = None,
+    probes: Mapping[str, ProviderProbe] | None = None,
 ) -> dict[Target, str]:
-    """The targets that fail by their name, and why, by this machine and calls that `ended` them, refused if all do."""
-    wrong = {}
+    """The targets that cannot be asked as they are named, and why; refused if none of them can.
+
+    This machine tells of some; `failures` are those of calls that ended the asking of a target.
+    """
+    reasons: dict[Target, str] = {}
     for target in targets:
-        try:
-            plan.provider(target.provider).check_here(target.model)
-            failure, kind = ended.get(target), plan.providers[target.provider].type
-            wrong_names = _BY_NAME
-            if find_type(kind).is_own_server:
-                # A file that our own server cannot load has the right name.
-                wrong_names = _BY_NAME - {"model_not_found"}
-            if failure and failure.failure_type in wrong_names:
-                raise failure
-        except CallFailure as failure:
-            models = probes[target.provider].models if target.provider in probes else []
+        failure = _name_failure(plan, target, (failures or {}).get(target))
+        if failure is not None:
+            models = []
+            if probes is not None and target.provider in probes:
+                models = probes[target.provider].models
             others = {model.name: model.name for model in models if model.name != target.model}
-            wrong[target] = f"{plan.redact(failure.message)}{word_nearest(target.model, others)}"
-    if wrong and len(wrong) == len(targets):
-        lines = [f"{target.label}: {why}" for target, why in wrong.items()]
+            reasons[target] = f"{plan.redact(failure.message)}{suggest_model(target.model, others)}"
+    if reasons and len(reasons) == len(targets):
+        lines = [f"{target.label}: {reason}" for target, reason in reasons.items()]
         raise TargetError("no target can be asked as it is named; nothing was recorded", lines)
-    return wrong
+    return reasons
+
+
+def _name_failure(
+    plan: PlanDraft, target: Target, failure: CallFailure | None
+) -> CallFailure | None:
+    """The failure that a target's name is the reason for, if any."""
+    try:
+        plan.provider(target.provider).check_here(target.model)
+    except CallFailure as found_here:
+        return found_here
+    if failure is None or failure.failure_type not in _FAILURES_BY_NAME:
+        return None
+    provider_type = find_type(plan.providers.settings[target.provider].type)
+    if provider_type.is_own_server and failure.failure_type == "model_not_found":
+        # A file that our own server cannot load has the right name.
+        return None
+    return failure
 
 
 async def look_ahead(plan: Plan, targets: Sequence[Target], tell: Tell) -> dict[str, ProviderProbe]:
-    """Refuse what is sure to fail and say what is likely to; returns what each provider says of itself."""
-    wrong = refuse_wrong_names(plan, targets)
-    models = {name for target in targets for name in (target.model, f"{target.model}:latest")}
-    asked = dict.fromkeys(target.provider for target in targets)
-    probes = dict(zip(asked, await probe_all((plan.providers[name] for name in asked), models), strict=True))
-    n_offering = sum(bool(prompt.tools) for prompt in plan.asked)
+    """Refuse what is sure to fail and tell what is likely to; returns what providers report."""
+    wrong_names = refuse_wrong_names(plan, targets)
+    models = set()
     for target in targets:
-        doubts, probe, setting = [], probes[target.provider], plan.providers[target.provider]
-        names = {model.name: model.name for model in probe.models}
-        model = next((one for one in probe.models if one.name in (target.model, f"{target.model}:latest")), None)
-        if target in wrong or not probe.reachable:
-            # Of the first its own call, which comes at once, will say it.
-            down = "; ".join(filter(None, (probe.detail, probe.hint)))
-            doubts = [wrong.get(target, down)] if target != targets[0] else []
-        elif model is None and names and not find_type(setting.type).is_own_server:  # that can be asked any file
-            doubts = [f"not on the server's list, asked anyway{word_nearest(target.model, names)}"]
-        elif model is not None:
-            if model.takes_tools is False and n_offering:
-                offer = plural(n_offering, "prompt offers", "prompts offer")
-                doubts = [f"the server says that it takes no tools, and {offer} some"]
-            window = None if setting.extra.get("context") else model.context_tokens
-            texts = (f"{prompt.system or ''}{prompt.prompt}" for prompt in plan.asked)
-            if window and (n_long := sum(len(one) > window and 0.8 * estimate_tokens(one) > window for one in texts)):
-                longer = plural(n_long, "prompt is", "prompts are")
-                doubts.append(f"{longer} longer than its window of {window} tokens")
+        models |= {target.model, f"{target.model}:latest"}
+    names = list(dict.fromkeys(target.provider for target in targets))
+    settings = [plan.providers.settings[name] for name in names]
+    probes = dict(zip(names, await probe_all(settings, models), strict=True))
+    for target in targets:
+        probe = probes[target.provider]
+        if target in wrong_names or not probe.reachable:
+            doubts = []
+            # Of the first its own call, which comes at once, will tell.
+            if target != targets[0]:
+                why_down = "; ".join(filter(None, (probe.detail, probe.hint)))
+                doubts.append(wrong_names.get(target, why_down))
+        else:
+            doubts = _find_doubts(plan, target, probe)
         for doubt in doubts:
             tell(clean_cell(f"{target.label}: {plan.redact(doubt)}"))
-    runs_dir = Path.cwd() / plan.settings.runs_dir
-    wanted = len(plan.asked) * plan.settings.repeats * len(targets) * _BYTES_PER_CALL + _BYTES_BESIDE
-    with suppress(OSError):
-        disk = shutil.disk_usage(next(path for path in (runs_dir, *runs_dir.parents) if path.is_dir()))
-        if disk.total and disk.free < wanted:
-            tell(f"{runs_dir}: {format_bytes(disk.free)} free on the disk; this run may take {format_bytes(wanted)}")
+    _report_full_disk(plan, len(targets), tell)
     return probes
 
 
-def guard_own_words(plan: Plan, what: str, *, yes: bool) -> None:
-    """From now on all that this command writes is for its user alone. Where a target is not a keyless server on this
-    machine, a person at a terminal is asked whether `what` ("your own prompt") may go there; elsewhere it takes --yes.
+def _find_doubts(plan: Plan, target: Target, probe: ProviderProbe) -> list[str]:
+    """What of a target's calls is likely to fail, by what its server reports."""
+    settings = plan.providers.settings[target.provider]
+    listed = {model.name: model.name for model in probe.models}
+    model = _find_model(probe, target.model)
+    if model is None:
+        # Our own server can be asked any file.
+        if not listed or find_type(settings.type).is_own_server:
+            return []
+        return [f"not on the server's list, asked anyway{suggest_model(target.model, listed)}"]
+    doubts = []
+    n_offering = sum(bool(prompt.tools) for prompt in plan.asked)
+    if model.takes_tools is False and n_offering:
+        offer = plural(n_offering, "prompt offers", "prompts offer")
+        doubts.append(f"the server says that it takes no tools, and {offer} some")
+    window = None if settings.extra.get("context") else model.context_tokens
+    if window:
+        n_too_long = 0
+        for prompt in plan.asked:
+            text = f"{prompt.system or ''}{prompt.prompt}"
+            # A token is a character or more; the estimate is a fifth too high at most.
+            if len(text) > window and 0.8 * estimate_tokens(text) > window:
+                n_too_long += 1
+        if n_too_long:
+            longer = plural(n_too_long, "prompt is", "prompts are")
+            doubts.append(f"{longer} longer than its window of {window} tokens")
+    return doubts
+
+
+def _find_model(probe: ProviderProbe, name: str) -> ModelInfo | None:
+    for model in probe.models:
+        if model.name in (name, f"{name}:latest"):
+            return model
+    return None
+
+
+def _report_full_disk(plan: Plan, n_targets: int, tell: Tell) -> None:
+    runs_dir = Path.cwd() / plan.settings.runs_dir
+    n_calls = len(plan.asked) * plan.settings.repeats * n_targets
+    needed = n_calls * _BYTES_PER_CALL + _BYTES_BESIDE_CALLS
+    with suppress(OSError):
+        existing = next(path for path in (runs_dir, *runs_dir.parents) if path.is_dir())
+        disk = shutil.disk_usage(existing)
+        if disk.total and disk.free < needed:
+            free = format_bytes(disk.free)
+            tell(f"{runs_dir}: {free} free on the disk; this run may take {format_bytes(needed)}")
+
+
+def guard_private_prompts(plan: PlanDraft, what: str, *, yes: bool) -> None:
+    """From now on all that this command writes is for its user alone.
+
+    Where a target is not a keyless server on this machine, a person at a terminal is asked whether
+    `what` ("your own prompt") may go there; elsewhere it takes --yes.
     """
     os.umask(0o077)
     others = [target.label for target in plan.targets if not _stays_here(plan, target)]
-    told = f"{what} would leave this machine, or go where a key is needed: to {list_names(others, _NAMED)}"
-    if others and not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError(f"{told}; say --yes if it may, or ask models on this machine alone")
-    if others and not yes:
-        sys.stderr.write(f"{told}.\nSend it? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise ConfigError("nothing was sent")
+    if not others or yes:
+        return
+    where = list_names(others, _MAX_NAMES_SHOWN)
+    warning = f"{what} would leave this machine, or go where a key is needed: to {where}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(f"{warning}; say --yes if it may, or ask models on this machine alone")
+    sys.stderr.write(f"{warning}.\nSend it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was sent")
 
 
-def _stays_here(plan: Plan, target: Target) -> bool:
-    """Whether what a target is sent stays here, as far as can be told: Ollama passes on what is called `…-cloud`."""
-    settings = plan.providers[target.provider]
+def _stays_here(plan: PlanDraft, target: Target) -> bool:
+    """Whether what a target is sent stays on this machine, as far as can be told."""
+    settings = plan.providers.settings[target.provider]
     if settings.make is not None:
-        return False  # on a node, whatever that says of itself
-    address = settings.base_url or str(plan.provider(target.provider).describe().get("base_url") or "")
-    keyless = settings.api_key_env is None and settings.api_key is None and "@" not in address
-    here = is_loopback(host_of(address)) and not target.model.endswith(("-cloud", ":cloud"))
-    return find_type(settings.type).is_own_server or (keyless and here)
+        return False  # on a node, whatever that reports of itself
+    if find_type(settings.type).is_own_server:
+        return True
+    address = settings.base_url
+    if not address:
+        address = str(plan.provider(target.provider).describe().get("base_url") or "")
+    is_keyless = settings.api_key_env is None and settings.api_key is None and "@" not in address
+    # Ollama passes on to its cloud what is called so.
+    is_cloud_model = target.model.endswith(("-cloud", ":cloud"))
+    return is_keyless and is_loopback(host_of(address)) and not is_cloud_model

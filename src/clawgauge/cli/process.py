@@ -1,4 +1,4 @@
-"""The life of the command's process: exit codes, signals, the event loop, streams that may go away, last words."""
+"""The life of the command's process: exit codes, signals, event loop, streams that may go away."""
 
 from __future__ import annotations
 
@@ -14,76 +14,105 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from types import FrameType, TracebackType
-from typing import Any, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from clawgauge.errors import ClawgaugeError, DiskFailure, MachineError, RequestError
 from clawgauge.reports.clean import clean_lines, one_row
 
-DONE, GATE_FAILED, NOTHING_ANSWERED, UNREADABLE_LINES, INTERRUPTED = 0, 1, 3, 5, 130
-# A fault of this program (EX_SOFTWARE of sysexits.h). Python's own code for it, 1, means here that a gate failed.
+DONE = 0
+GATE_FAILED = 1
+NOTHING_ANSWERED = 3
+UNREADABLE_LINES = 5
+# A fault of this program (EX_SOFTWARE of sysexits.h). Python's own code for it, 1, means here that
+# a gate failed.
 OWN_FAULT = 70
+INTERRUPTED = 130
 _ESCAPED = "clawgauge.escaped"
-_masks: dict[str, list[Callable[[str], str]]] = {}
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-# `timeout`, service managers and closing terminals say it twice in one breath; only a person repeats Ctrl-C.
+_SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # not every system has all of them
+_SIGNALS = [getattr(signal, name) for name in _SIGNAL_NAMES if hasattr(signal, name)]
+# `timeout`, service managers and closing terminals send a signal twice in one breath; only a person
+# repeats Ctrl-C.
 _ONE_BREATH_S = 1.0
+# What masks keys in the texts written to each standard stream.
+_masks: dict[str, list[Callable[[str], str]]] = {}
 T = TypeVar("T")
 
 
 def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
-    """From now on no run folder, no output and no traceback of this process shows one of these values."""
+    """From now on no run folder, output or traceback of this process shows one of these values.
+
+    Returns what masks them, and what looks like a key, in other texts.
+    """
     # Loaded only now: a help text needs none of it.
     from traceback import format_exception
 
     from clawgauge.journal import withhold
     from clawgauge.secrets import Redactor, SecretMask, mask_shapes
 
-    redact: Callable[[str], str] = Redactor(secrets) if secrets else mask_shapes
     withhold(secrets)
-    # By value first of all: a path or a command that a person is to paste keeps its ordinary words.
-    by_value: list[Callable[[str], str]] = [SecretMask(secrets).mask] if secrets else []
-    _masks.update(stdout=by_value, stderr=[*by_value, mask_shapes])
+    redact: Callable[[str], str] = mask_shapes
+    _masks["stdout"] = []
+    _masks["stderr"] = [mask_shapes]
+    if secrets:
+        redact = Redactor(secrets)
+        # By value first of all: a path or a command that a person is to paste keeps its ordinary
+        # words.
+        mask_values = SecretMask(secrets).mask
+        _masks["stdout"] = [mask_values]
+        _masks["stderr"] = [mask_values, mask_shapes]
 
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stderr.write(clean_lines(redact("".join(format_exception(kind, error, trace)))))
+    def show_fault(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        lines = "".join(format_exception(kind, error, trace))
+        sys.stderr.write(clean_lines(redact(lines)))
 
-    sys.excepthook = show
+    sys.excepthook = show_fault
     return redact
 
 
 def hide_keys() -> None:
-    """What is told from now on, of words that nobody has read yet, shows no key of the environment."""
+    """From now on no output shows a key of the environment, if `keep_secrets` was not called."""
+    if _masks:
+        return
     from clawgauge.config.providers import find_secrets
     from clawgauge.secrets import SecretMask
 
-    if not _masks and (secrets := find_secrets({}, os.environ)):
-        _masks.update({name: [SecretMask(secrets).mask] for name in ("stdout", "stderr")})
+    secrets = find_secrets({}, os.environ)
+    if secrets:
+        mask = SecretMask(secrets).mask
+        _masks["stdout"] = [mask]
+        _masks["stderr"] = [mask]
 
 
 def columns_of(stream: TextIO) -> int | None:
-    """How wide the terminal behind a stream is, by COLUMNS or by itself; None where there is none."""
+    """How wide the terminal behind a stream is, by COLUMNS or by itself; None if there is none."""
     with suppress(OSError, ValueError):
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns) or None
+        columns = os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns
+        return int(columns) or None
     return None
 
 
 def row_for(stream: TextIO, line: str) -> str:
-    """A line of prose, broken between words where a person looks at it; a pipe gets one line, whatever COLUMNS says."""
+    """A line of prose, broken between words where a person looks at it; a pipe gets one line."""
+    # A pipe is no terminal, whatever COLUMNS says.
     return one_row(line, columns_of(stream) if stream.isatty() else None)
 
 
 def tell(*lines: str) -> None:
+    """Write lines for a person to standard error."""
     sys.stderr.write("".join(row_for(sys.stderr, line) for line in lines))
 
 
 def print_json(document: Any) -> None:
-    """Indented JSON and a line end, with the escapes of the files: nothing in it steers a terminal."""
+    """Indented JSON and a line end, escaped as in the files: nothing in it steers a terminal."""
     from clawgauge.journal import encode_document
 
     sys.stdout.write(encode_document(document).decode())
 
 
 def _escape(error: Any) -> tuple[str, int]:
+    """What a stream cannot encode as `\\uXXXX`, as in JSON."""
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
     return "\\u" + units.hex(" ", 2).replace(" ", "\\u"), error.end
 
@@ -95,22 +124,25 @@ class _Output(io.TextIOBase):
     """A text stream that fails once at most: after that, what is written to it goes nowhere."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
-        self._stream, self._name = stream, name
-        self.isatty, self.fileno = stream.isatty, stream.fileno  # type: ignore[method-assign]
+        self._stream = stream
+        self._name = name
+        self.isatty = stream.isatty  # type: ignore[method-assign]
+        self.fileno = stream.fileno  # type: ignore[method-assign]
 
+    # Read-only, as it is on every real stream.
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # read-only here, as it is on every real stream
+    def encoding(self) -> str:  # type: ignore[override]
         return self._stream.encoding
 
     def write(self, text: str) -> int:
-        shown = text
+        masked = text
         for mask in _masks.get(self._name, ()):
-            shown = mask(shown)
+            masked = mask(masked)
         try:
             try:
-                self._stream.write(shown)
+                self._stream.write(masked)
             except UnicodeEncodeError:
-                self._stream.write(shown.encode(self.encoding, _ESCAPED).decode(self.encoding))
+                self._stream.write(masked.encode(self.encoding, _ESCAPED).decode(self.encoding))
         except OSError as error:
             self._give_up(error)
         return len(text)
@@ -130,12 +162,15 @@ class _Output(io.TextIOBase):
         if isinstance(error, BrokenPipeError):
             interruption.lose_reader()
         elif self._name == "stdout":
-            what = f"Cannot write to standard output ({error.strerror or error}); what was recorded stands"
-            raise DiskFailure(f"{what}: make room, or send the output elsewhere.") from error
+            raise DiskFailure(
+                f"Cannot write to standard output ({error.strerror or error}); "
+                "what was recorded stands: make room, or send the output elsewhere."
+            ) from error
 
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
+    """Within the block standard output and error mask keys, and may go away."""
     # A command started with `>&-` has no stdout, and the next file it opens would become it.
     for descriptor in range(3):
         try:
@@ -146,32 +181,50 @@ def guarded_streams() -> Iterator[None]:
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     _masks.clear()
-    with redirect_stdout(_Output(sys.stdout, "stdout")), redirect_stderr(_Output(sys.stderr, "stderr")):
+    output = _Output(sys.stdout, "stdout")
+    errors = _Output(sys.stderr, "stderr")
+    with redirect_stdout(output), redirect_stderr(errors):
         yield
 
 
 def machine_failure(fault: BaseException) -> ClawgaugeError | None:
-    """What this machine or we refuse, in a sentence; None where the fault is another's. Of calls that failed at once
-    one speaks for all. An `OSError` without a number is some library's, and a network's is no fault of this machine.
-    uvloop, out of descriptors, fails once more while it closes."""
+    """What this machine or we refuse, in a sentence; None where the fault is another's.
+
+    Of calls that failed at once one speaks for all. An `OSError` without a number is some
+    library's, and a network's is no fault of this machine.
+    """
     if isinstance(fault, BaseExceptionGroup):
-        return next((found for found in map(machine_failure, fault.exceptions) if found is not None), None)
+        for inner in fault.exceptions:
+            failure = machine_failure(inner)
+            if failure is not None:
+                return failure
+        return None
     if isinstance(fault, ClawgaugeError):
         return fault
-    if isinstance(fault, OSError) and fault.errno is not None and not isinstance(fault, ConnectionError):
-        what = f"{fault.strerror}: {fault.filename}" if fault.filename else f"{fault.strerror}"
-    elif isinstance(fault, MemoryError):
-        what = "no memory is left"
-    elif isinstance(fault, RuntimeError) and "start new thread" in str(fault):
-        what = "no thread can be started"
-    elif isinstance(fault, RuntimeError) and getattr(fault.__context__, "errno", None) in (errno.EMFILE, errno.ENFILE):
-        return machine_failure(fault.__context__) if fault.__context__ else None
-    elif str(fault).startswith(("Symlink loop", "Could not determine home")):
+    if isinstance(fault, OSError) and fault.errno is not None:
+        if isinstance(fault, ConnectionError):
+            return None
+        reason = f"{fault.strerror}: {fault.filename}" if fault.filename else f"{fault.strerror}"
+        return _refused_by_machine(reason)
+    if isinstance(fault, MemoryError):
+        return _refused_by_machine("no memory is left")
+    if isinstance(fault, RuntimeError) and "start new thread" in str(fault):
+        return _refused_by_machine("no thread can be started")
+    context = fault.__context__
+    is_full = isinstance(context, OSError) and context.errno in (errno.EMFILE, errno.ENFILE)
+    if isinstance(fault, RuntimeError) and context is not None and is_full:
+        # uvloop, out of descriptors, fails once more while it closes.
+        return machine_failure(context)
+    if str(fault).startswith(("Symlink loop", "Could not determine home")):
         return RequestError(f"a path cannot be followed to its end ({fault}): name another")
-    else:
-        return None
-    told = f"This machine would not go on ({what}); what was recorded stands"
-    return MachineError(f"{told}: give it what it lacks, then try again.")
+    return None
+
+
+def _refused_by_machine(reason: str) -> MachineError:
+    return MachineError(
+        f"This machine would not go on ({reason}); what was recorded stands: "
+        "give it what it lacks, then try again."
+    )
 
 
 def report_own_fault(fault: BaseException) -> int:
@@ -179,15 +232,18 @@ def report_own_fault(fault: BaseException) -> int:
     hide_keys()
     sys.excepthook(type(fault), fault, fault.__traceback__)
     tell(
-        "clawgauge: this is a fault of clawgauge itself, no result and no failed gate; what was recorded stands. "
-        "Please report the lines above."
+        "clawgauge: this is a fault of clawgauge itself, no result and no failed gate; "
+        "what was recorded stands. Please report the lines above."
     )
     return OWN_FAULT
 
 
 class Interrupted(KeyboardInterrupt):
-    """What a signal raises in plain code: of a plain `KeyboardInterrupt` that passes through code made from a string,
-    as every dataclass is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT."""
+    """What a signal raises in plain code.
+
+    Of a plain `KeyboardInterrupt` that passes through code made from a string, as every dataclass
+    is, Python keeps a note even where it is caught, and in the end kills the process by SIGINT.
+    """
 
 
 def _loading_a_module() -> bool:
@@ -198,94 +254,132 @@ def _loading_a_module() -> bool:
 
 
 class Interruption:
-    happened = ends_with_reader = reader_left = False
-    advice = ""
-    """How to go on with what a second signal ends at once: then there is no time to find it out."""
-    _cancel: Callable[[], object] | None = None
-    _first_signal_s: float | None = None
+    """What ends the command early: a signal, or that nobody reads its output any more."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self.ends_with_reader = False
+        """Whether the command ends when nobody reads its output any more."""
+        self.reader_left = False
+        self.advice = ""
+        """How to go on with what a second signal ends at once.
+
+        Then there is no time to find it out.
+        """
+        self._cancel: Callable[[], object] | None = None
+        self._first_signal_s: float | None = None
 
     def listen(self) -> None:
-        self.happened = self.ends_with_reader = self.reader_left = False
-        self._first_signal_s = None
+        """From now on signals are handled, but for those that our caller has us ignore."""
+        self.happened = False
+        self.ends_with_reader = False
+        self.reader_left = False
         self.advice = ""
+        self._first_signal_s = None
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._hear)
+                signal.signal(number, self._on_signal)
 
     def stop_listening(self) -> None:
-        """All is done and written: a signal could only make the interpreter's own end look like a failure."""
+        """All is done and written.
+
+        A signal could only make the interpreter's own end look like a failure.
+        """
         self.happened = True
         for number in _SIGNALS:
-            if signal.getsignal(number) == self._hear:
+            if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, lambda _number, _frame: None)
-                # The interpreter gives up handlers before its end, but leaves alone what is ignored. Only at the very
-                # end: a program started by whoever called us would inherit it.
+                # The interpreter gives up handlers before its end, but leaves alone what is
+                # ignored. Only at the very end: a program started by whoever called us would
+                # inherit it.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
 
     def lose_reader(self) -> None:
-        """Whoever read the output has had enough. That ends a run as a signal does; all else goes on unheard."""
+        """Whoever read the output has had enough.
+
+        That ends a run as a signal does; all else goes on unheard.
+        """
         self.reader_left = True
         if self.ends_with_reader:
             self.request()
 
     def request(self) -> None:
-        """End the work in order, as the first signal does. Repeated, it changes nothing; callable from any thread."""
+        """End the work in order, as the first signal does.
+
+        Repeated, it changes nothing; it can be called from any thread.
+        """
         if self.happened:
             return
         self.happened = True
         if self._cancel is not None:
             self._cancel()
         elif not _loading_a_module():
-            # An exception while a module is loaded can crash an extension module, and with it the interpreter; loading
-            # is soon over, and whoever comes after it asks whether something `happened`.
+            # An exception while a module is loaded can crash an extension module, and with it the
+            # interpreter; loading is soon over, and whoever comes after it asks whether something
+            # `happened`.
             raise Interrupted
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], object]) -> Iterator[None]:
         """Within the block an interruption calls `cancel`, and raises nothing."""
-        before, self._cancel = self._cancel, cancel
+        outer = self._cancel
+        self._cancel = cancel
         try:
             yield
         finally:
-            self._cancel = before
+            self._cancel = outer
 
-    def _hear(self, number: int, _frame: object) -> None:
+    def _on_signal(self, number: int, _frame: object) -> None:
         now_s = time.monotonic()
         if self._first_signal_s is None:
             self._first_signal_s = now_s
         elif number == signal.SIGINT or now_s - self._first_signal_s > _ONE_BREATH_S:
-            # Not imported by a help text, and not here: a signal may come while it is being loaded.
-            if end_children := getattr(sys.modules.get("clawgauge.child_processes"), "kill_all_groups", None):
-                end_children()
-            with suppress(OSError):
-                if os.isatty(2):
-                    os.write(2, b"\x1b[?25h\n")
-                message = f"clawgauge: ended at once; what was on disk by then is kept{self.advice}\n"
-                os.write(2, message.encode(errors="replace"))
-            os._exit(INTERRUPTED)
+            _end_at_once(self.advice)
         self.request()
+
+
+def _end_at_once(advice: str) -> NoReturn:
+    """End the process and its children, with nothing more written down."""
+    # Not imported by a help text, and not here: a signal may come while it is being loaded.
+    child_processes = sys.modules.get("clawgauge.child_processes")
+    end_children = getattr(child_processes, "kill_all_groups", None)
+    if end_children is not None:
+        end_children()
+    with suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h\n")  # a live table has hidden the cursor
+        message = f"clawgauge: ended at once; what was on disk by then is kept{advice}\n"
+        os.write(2, message.encode(errors="replace"))
+    os._exit(INTERRUPTED)
 
 
 interruption = Interruption()
 
 
-def run_async(main: Coroutine[Any, Any, T]) -> T:
+def run_async(main: Coroutine[Any, Any, T], *, with_uvloop: bool = True) -> T:
+    """Run `main` in an event loop of its own; an interruption cancels it, and raises `Interrupted`.
+
+    `with_uvloop` is for calls that are timed. It takes longer to load than all else of a dry run.
+    """
     # Loaded only now: a help text needs none of it.
     import asyncio
 
     from clawgauge.client_limits import require_descriptors
 
     loop_factory = None
-    if sys.platform != "win32":
+    if with_uvloop and sys.platform != "win32":
         with suppress(ImportError):
             from uvloop import new_event_loop as loop_factory  # type: ignore[assignment]
     try:
         try:
-            require_descriptors(10)  # what an event loop and a run folder take before anything is asked
+            # What an event loop and a run folder take before anything is asked.
+            require_descriptors(10)
         except OSError as fault:
-            words = "this program may open too few files to work: raise the limit with ulimit -n 256"
-            raise MachineError(words) from fault
-        # Around the loop's own life an interruption is only noted: nothing of it is half built or half closed.
+            raise MachineError(
+                "this program may open too few files to work: raise the limit with ulimit -n 256"
+            ) from fault
+        # Around the loop's own life an interruption is only noted: nothing of it is half built or
+        # half closed.
         with interruption.cancelling(lambda: None):
             # What was made while importing is out of the collector's way.
             gc.freeze()
@@ -307,8 +401,10 @@ async def cancellable(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which an interruption cancels; what stands after it can still be done."""
     import asyncio
 
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    # Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of one.
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    # Wakes the loop as well: a signal handler runs between two of its turns, or in the middle of
+    # one.
     with interruption.cancelling(lambda: loop.call_soon_threadsafe(task.cancel)):
         if interruption.happened:
             task.cancel()

@@ -1,170 +1,328 @@
-"""Going on with a run: is the plan still the recorded one, which cells are open, and what is known of them?"""
+"""Going on with a run: is its plan still the recorded one, and which cells are open?"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from clawgauge import journal
-from clawgauge.config.settings import FIELDS, OPTIONS, check_options, flag_of
+from clawgauge.config.settings import OPTIONS, Settings, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
-from clawgauge.plan import Evidence, OpenWork, Plan, choose_from, refuse_secret_prompts, with_targets
+from clawgauge.plan import Evidence, OpenWork, refuse_secret_prompts
+from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row, Run
 from clawgauge.runner.agenda import TierSearch, tier_pool
-from clawgauge.suites import check_recorded, describe_suite, is_suite_there, load_suite, prompts_sha256
+from clawgauge.suites import (
+    check_recorded,
+    describe_suite,
+    is_suite_there,
+    load_suite,
+    prompts_sha256,
+)
+
+_MAX_IDS_NAMED = 5
 
 
-class Resumed(NamedTuple):
+class ResumeRequest(NamedTuple):
+    """What the command line says of the run that is to be gone on with."""
+
+    ref: str
+    retry_errors: bool
+    force: bool
+
+
+class ResumedRun(NamedTuple):
+    """A run that is gone on with, as it was begun."""
+
     path: Path
     recorded: RunConfig
     retry_errors: bool
     force: bool
 
+    @property
+    def node_names(self) -> list[str]:
+        """The nodes of a fleet that it asked its models on."""
+        names: dict[str, None] = {}
+        for described in self.recorded.providers.values():
+            if "node" in described:
+                # Several nodes that loaded one server are listed as one.
+                names.update(dict.fromkeys(str(described["node"]).split(",")))
+        return list(names)
 
-def find_resumed(ref: str, runs_dir: Path, *, retry_errors: bool, force: bool) -> Resumed:
-    path = journal.locate_run(ref, runs_dir, answered=False)
+
+def find_resumed(request: ResumeRequest, runs_dir: Path) -> ResumedRun:
+    """The run that is meant; raises `RunFolderError` where it or its plan is not there."""
+    path = journal.locate_run(request.ref, runs_dir, answered=False)
     recorded = Run.open(path).config
     if recorded is None:
-        which = "a run that ended before it began, or one of another harness"
-        none = f"{path} has no config.json of clawgauge's: {which}"
-        raise RunFolderError(f"{none}; it can be summarised, but not resumed")
+        raise RunFolderError(
+            f"{path} has no config.json of clawgauge's: a run that ended before it began, or one "
+            "of another harness; it can be summarised, but not resumed"
+        )
     check_recorded(recorded.prompts, path / "config.json")
-    return Resumed(path, recorded, retry_errors, force)
+    return ResumedRun(path, recorded, request.retry_errors, request.force)
 
 
-def resumed_plan(plan: Plan, resumed: Resumed, said: Mapping[str, Any]) -> Plan:
-    """The recorded plan, with what the command line says anew; a change that matters is refused without --force."""
-    config = resumed.recorded
-    # The recorded options, overridden by those that were named now and by the environment. Which prompts the run has
-    # is decided: --prompt-ids chooses among them.
-    named = {field for name, field in FIELDS.items() if name in said}
-    anew = named.union(name for name in RunOptions.__struct_fields__ if OPTIONS[name].variable) - {"prompt_ids"}
-    kept = {name: getattr(config.options, name) for name in RunOptions.__struct_fields__ if name not in anew}
-    settings = msgspec.structs.replace(plan.settings, **kept)
-    check_options(settings)
-    suites, prompts = _prompts(plan, config, from_files="suites" in said)
-    targets = [*config.targets, *(target for target in plan.targets if target not in config.targets)]
+def resumed_settings(settings: Settings, config: RunConfig, given: Collection[str]) -> Settings:
+    """The recorded options, but for those `given` on the command line and by the environment.
+
+    Which prompts the run has is decided: --prompt-ids only chooses among them.
+    """
+    recorded = {}
+    for name in RunOptions.__struct_fields__:
+        is_given = OPTIONS[name].variable is not None
+        is_given = is_given or (OPTIONS[name].name or name) in given
+        if not is_given or name == "prompt_ids":
+            recorded[name] = getattr(config.options, name)
+    resumed = msgspec.structs.replace(settings, **recorded)
+    check_options(resumed)
+    return resumed
+
+
+def resumed_targets(
+    config: RunConfig, given: Sequence[Target], known_providers: Collection[str]
+) -> list[Target]:
+    """The recorded targets, and after them those that are new; of known providers, all of them."""
+    targets = list(config.targets)
+    for target in given:
+        if target not in config.targets:
+            targets.append(target)
     for target in targets:
-        if target.provider not in plan.providers:
-            unknown = f"the run asked {target.label!r}, and no provider is called {target.provider!r} here"
-            raise TargetError(f"{unknown}: name the configuration file that has it with --config")
-    going_on = with_targets(plan, targets)
-    going_on = replace(going_on, settings=settings, suites=suites, prompts=prompts, context=config.context)
-    changes = find_changes(going_on, config, plan.targets if "targets" in said else config.targets)
-    if changes and not resumed.force:
-        why = f"cannot resume {clean_cell(config.run_id)}: {'; '.join(changes)}"
-        force = "go on with --force and give up comparing the records made before with those made after"
-        raise RunFolderError(f"{why}. Start a new run, or {force}")
-    # With --prompt-ids only these of the run's own prompts are asked now; the others stay open.
-    return replace(going_on, asked=choose_from(prompts, said["prompt_ids"]) if "prompt_ids" in said else prompts)
+        if target.provider not in known_providers:
+            raise TargetError(
+                f"the run asked {target.label!r}, and no provider is called {target.provider!r} "
+                "here: name the configuration file that has it with --config"
+            )
+    return targets
 
 
-def _prompts(plan: Plan, config: RunConfig, *, from_files: bool) -> tuple[list[SuiteInfo], list[Prompt]]:
-    """What to go on with: suites and prompts as recorded, unless the files they came from have changed since."""
-    suites, prompts = plan.suites, plan.prompts
-    if not from_files:
-        sources = [suite.source for suite in config.suites]
-        places = (Path(), plan.config_file.parent if plan.config_file else Path())
-        base_dir = next((at for at in places if all(is_suite_there(source, at) for source in sources)), None)
-        if base_dir is None or config.context is not None:
-            # Where the files are gone, or a context was put around them, the run folder has all that is needed.
-            return config.suites, config.prompts
-        loaded = [load_suite(source, base_dir=base_dir, drawing=config.options.draw) for source in sources]
-        suites = [describe_suite(suite) for suite in loaded]
-        kept = {prompt.key for prompt in config.prompts}
-        prompts = [prompt for suite in loaded for prompt in suite.prompts]
-        if config.options.prompt_ids is not None:
-            prompts = [prompt for prompt in prompts if prompt.key in kept]
+def recorded_prompts(
+    config: RunConfig, config_file: Path | None, secrets: Mapping[str, str]
+) -> tuple[list[SuiteInfo], list[Prompt]]:
+    """Suites and prompts as recorded, unless the files they came from have changed since."""
+    sources = [suite.source for suite in config.suites]
+    base_dir = _find_sources(sources, config_file)
+    if base_dir is None or config.context is not None:
+        # Where the files are gone, or a context was put around them, the run folder has all that
+        # is needed.
+        return config.suites, config.prompts
+    suites = [
+        load_suite(source, base_dir=base_dir, drawing=config.options.draw) for source in sources
+    ]
+    recorded_keys = {prompt.key for prompt in config.prompts}
+    prompts = []
+    for suite in suites:
+        for prompt in suite.prompts:
+            if config.options.prompt_ids is None or prompt.key in recorded_keys:
+                prompts.append(prompt)
+    return prefer_recorded(config, [describe_suite(suite) for suite in suites], prompts, secrets)
+
+
+def _find_sources(sources: Sequence[str], config_file: Path | None) -> Path | None:
+    """The folder that all suite files of a run are found from, if there is one."""
+    for folder in (Path(), config_file.parent if config_file else Path()):
+        if all(is_suite_there(source, folder) for source in sources):
+            return folder
+    return None
+
+
+def prefer_recorded(
+    config: RunConfig, suites: list[SuiteInfo], prompts: list[Prompt], secrets: Mapping[str, str]
+) -> tuple[list[SuiteInfo], list[Prompt]]:
+    """The recorded suites and prompts where these are the same; changed ones must hold no key."""
     if prompts_sha256(prompts) == config.prompts_sha256:
         return config.suites, config.prompts
-    refuse_secret_prompts(prompts, plan.secrets)
+    refuse_secret_prompts(prompts, secrets)
     return suites, prompts
 
 
-def find_changes(plan: Plan, config: RunConfig, targets: list[Target]) -> list[str]:
-    """What keeps records made from now on from being compared with those of the run; `targets` are those wanted now."""
-    changes = []
-    gone = ", ".join(target.label for target in config.targets if target not in targets)
-    new = ", ".join(target.label for target in targets if target not in config.targets)
-    if gone or new:
-        moved = filter(None, (gone and f"without {gone}", new and f"new {new}"))
-        changes.append(f"the targets differ ({'; '.join(moved)})")
-    for name in RunOptions.__struct_fields__:
-        old, now, resume = getattr(config.options, name), getattr(plan.settings, name), OPTIONS[name].resume
-        # More repeats only add cells.
-        if old != now and (resume == "fixed" or (resume == "more" and now < old)):
-            changes.append(f"{flag_of(name)} was {old} and is now {now}")
-    before = {f"{p.suite}/{p.id}": p for p in config.prompts}
-    today = {f"{p.suite}/{p.id}": p for p in plan.prompts}
-    found = {
-        "changed prompts": [key for key in today if key in before and today[key] != before[key]],
-        "prompts gone": [key for key in before if key not in today],
-        "new prompts": [key for key in today if key not in before],
-    }
-    changes += [f"{what} {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}" for what, ids in found.items() if ids]
-    for provider in dict.fromkeys(target.provider for target in plan.targets):
+def refuse_changes(resumed: ResumedRun, changes: Sequence[str]) -> None:
+    if changes and not resumed.force:
+        raise RunFolderError(
+            f"cannot resume {clean_cell(resumed.recorded.run_id)}: {'; '.join(changes)}. "
+            "Start a new run, or go on with --force and give up comparing the records made before "
+            "with those made after"
+        )
+
+
+def find_changes(
+    config: RunConfig,
+    *,
+    settings: Settings,
+    prompts: Sequence[Prompt],
+    targets: Sequence[Target],
+    wanted_targets: Sequence[Target],
+    providers: ProviderSet,
+    redact: Callable[[str], str],
+) -> list[str]:
+    """What keeps records made from now on from being compared with those of the run.
+
+    `targets` are all that the run will have, `wanted_targets` those that are wanted now.
+    """
+    changes = _changed_targets(config, wanted_targets)
+    changes += _changed_options(config.options, settings)
+    changes += _changed_prompts(config.prompts, prompts)
+    for name in dict.fromkeys(target.provider for target in targets):
         # Another server behind the same name is another subject of measurement.
-        was_at = config.providers.get(provider, {}).get("base_url")
-        # A key inside the path is masked on disk, and so must be what it is compared with and shown beside.
-        is_at = plan.redact(str(plan.provider(provider).describe().get("base_url") or "nowhere"))
-        if was_at is not None and is_at != plan.redact(str(was_at)):
-            changes.append(f"{provider} was at {was_at} and is now at {is_at}")
+        recorded_address = config.providers.get(name, {}).get("base_url")
+        # A key inside the path is masked on disk, and so must be what it is compared with and shown
+        # beside.
+        address = redact(str(providers.get(name).describe().get("base_url") or "nowhere"))
+        if recorded_address is not None and address != redact(str(recorded_address)):
+            changes.append(f"{name} was at {recorded_address} and is now at {address}")
     # A run folder may come from anyone, and the names in it from any server.
     return [clean_cell(change) for change in changes]
 
 
-def open_work(plan: Plan, resumed: Resumed) -> OpenWork:
-    """The cells that are done, those whose record is to be superseded because they failed, and what is known by now."""
-    folder, settings = resumed.path, plan.settings
-    events, index = Run.open(folder).events, journal.index_cells(folder)
+def _changed_targets(config: RunConfig, wanted_targets: Sequence[Target]) -> list[str]:
+    gone = [target.label for target in config.targets if target not in wanted_targets]
+    new = [target.label for target in wanted_targets if target not in config.targets]
+    differences = []
+    if gone:
+        differences.append(f"without {', '.join(gone)}")
+    if new:
+        differences.append(f"new {', '.join(new)}")
+    if not differences:
+        return []
+    return [f"the targets differ ({'; '.join(differences)})"]
+
+
+def _changed_options(recorded: RunOptions, settings: Settings) -> list[str]:
+    changes = []
+    for name in RunOptions.__struct_fields__:
+        old = getattr(recorded, name)
+        new = getattr(settings, name)
+        if old == new:
+            continue
+        resume = OPTIONS[name].resume
+        # More repeats only add cells.
+        if resume == "fixed" or (resume == "more" and new < old):
+            changes.append(f"{flag_of(name)} was {old} and is now {new}")
+    return changes
+
+
+def _changed_prompts(recorded: Sequence[Prompt], prompts: Sequence[Prompt]) -> list[str]:
+    old = {f"{prompt.suite}/{prompt.id}": prompt for prompt in recorded}
+    new = {f"{prompt.suite}/{prompt.id}": prompt for prompt in prompts}
+    ids_by_change = {
+        "changed prompts": [key for key in new if key in old and new[key] != old[key]],
+        "prompts gone": [key for key in old if key not in new],
+        "new prompts": [key for key in new if key not in old],
+    }
+    changes = []
+    for change, ids in ids_by_change.items():
+        if ids:
+            more = " …" if len(ids) > _MAX_IDS_NAMED else ""
+            changes.append(f"{change} {', '.join(ids[:_MAX_IDS_NAMED])}{more}")
+    return changes
+
+
+def open_work(
+    resumed: ResumedRun,
+    settings: Settings,
+    prompts: Sequence[Prompt],
+    asked: Sequence[Prompt],
+    targets: Collection[Target],
+) -> OpenWork:
+    """What the folder of a resumed run has by now, for a stretch that asks `asked` of `targets`."""
+    folder = resumed.path
+    events = Run.open(folder).events
+    index = journal.index_cells(folder)
     stretch = sum(event.event == "stretch_started" for event in events)
-    targets, asked = set(plan.targets), {prompt.key for prompt in plan.asked}
-    unanswered = [key for key, status in index.items() if resumed.retry_errors and status != "ok"]
-    planned = [key for key in unanswered if key.repeat in range(settings.repeats) and Target(*key[:3]) in targets]
-    refill = {key for key in planned if (key.suite, key.prompt_id) in asked}
-    if not settings.until_decided and settings.max_calls is None and settings.max_cost_usd is None:
-        return OpenWork(set(index) - refill, refill, stretch=stretch)
-    prompts = tier_pool(plan.prompts) if settings.until_decided else []
-    pool = {prompt.key for prompt in prompts}
-    known = _read_evidence(folder, pool)
+    refill = set()
+    if resumed.retry_errors:
+        refill = _find_unanswered(index, settings.repeats, asked, targets)
+    is_limited = settings.max_calls is not None or settings.max_cost_usd is not None
+    if not settings.until_decided and not is_limited:
+        return OpenWork(done=set(index) - refill, refill=refill, stretch=stretch)
+    tier_prompts = tier_pool(prompts) if settings.until_decided else []
+    tier_keys = {prompt.key for prompt in tier_prompts}
+    all_evidence = _read_evidence(folder, tier_keys)
     # Not asked again: failed cells whose tier is decided without them.
-    decided = {target for target, seen in known.items() if TierSearch(prompts, settings.repeats, seen).is_decided}
-    refill = {key for key in refill if (key.suite, key.prompt_id) not in pool or Target(*key[:3]) not in decided}
-    evidence = _read_evidence(folder, pool, without=refill) if refill else known
-    # What is about to be asked again was paid for all the same, and so was what has been superseded; of warm-ups, lost
-    # attempts and calls given up only the events tell.
-    beside_usd = sum(seen.cost_usd for seen in known.values()) - sum(seen.cost_usd for seen in evidence.values())
-    beside_usd += sum(_paid(line.cost_usd) for line in journal.iter_superseded(folder, Row))
-    endings = [event for event in events if event.event in ("stretch_ended", "node_left")]
-    beside_usd += sum(_paid(event.detail.get("unrecorded_usd")) for event in endings)
-    return OpenWork(set(index) - refill, refill, evidence, beside_usd, stretch)
+    decided = set()
+    for target, evidence in all_evidence.items():
+        if TierSearch(tier_prompts, settings.repeats, evidence).is_decided:
+            decided.add(target)
+    refill = {
+        key
+        for key in refill
+        if (key.suite, key.prompt_id) not in tier_keys or Target(*key[:3]) not in decided
+    }
+    kept_evidence = all_evidence
+    if refill:
+        kept_evidence = _read_evidence(folder, tier_keys, without=refill)
+    # What is about to be asked again was paid for all the same, and so was what has been
+    # superseded; of warm-ups, lost attempts and calls given up only the events tell.
+    beside_usd = _sum_costs(all_evidence) - _sum_costs(kept_evidence)
+    for row in journal.iter_superseded(folder, Row):
+        beside_usd += _paid(row.cost_usd)
+    for event in events:
+        if event.event in ("stretch_ended", "node_left"):
+            beside_usd += _paid(event.detail.get("unrecorded_usd"))
+    return OpenWork(
+        done=set(index) - refill,
+        refill=refill,
+        evidence=kept_evidence,
+        beside_usd=beside_usd,
+        stretch=stretch,
+    )
+
+
+def _find_unanswered(
+    index: Mapping[journal.CellKey, str],
+    repeats: int,
+    asked: Sequence[Prompt],
+    targets: Collection[Target],
+) -> set[journal.CellKey]:
+    """The cells of this stretch that have a record without an answer."""
+    asked_keys = {prompt.key for prompt in asked}
+    known_targets = set(targets)
+    unanswered = set()
+    for key, status in index.items():
+        if status == "ok" or not 0 <= key.repeat < repeats:
+            continue
+        if Target(*key[:3]) in known_targets and (key.suite, key.prompt_id) in asked_keys:
+            unanswered.add(key)
+    return unanswered
 
 
 def _read_evidence(
-    path: Path, pool: Collection[PromptKey], *, without: Collection[journal.CellKey] = frozenset()
+    path: Path,
+    tier_keys: Collection[PromptKey],
+    *,
+    without: Collection[journal.CellKey] = frozenset(),
 ) -> dict[Target, Evidence]:
-    """The evidence in run folder `path`; cells in `without` are about to lose their record and count as open."""
-    found: dict[Target, Evidence] = {}
-    for line in journal.iter_results(path, Row):
-        if line.cell in without:
+    """The evidence in run folder `path`, by target.
+
+    Cells in `without` are about to lose their record and count as open.
+    """
+    evidence_by_target: dict[Target, Evidence] = {}
+    for row in journal.iter_results(path, Row):
+        if row.cell in without:
             continue
-        seen = found.setdefault(line.target, Evidence())
-        seen.cost_usd += _paid(line.cost_usd)
-        seen.n_calls += line.was_asked
-        if line.prompt in pool:
-            seen.n_pool += 1
-            if line.repeat == 0:
-                is_evidence = line.availability_status == "ok" and line.not_judged is None
-                seen.asked.append((line.prompt, line.tool_use_success if is_evidence else None))
-    return found
+        evidence = evidence_by_target.setdefault(row.target, Evidence())
+        evidence.cost_usd += _paid(row.cost_usd)
+        evidence.n_calls += row.was_asked
+        if row.prompt not in tier_keys:
+            continue
+        evidence.n_pool += 1
+        if row.repeat == 0:
+            is_evidence = row.availability_status == "ok" and row.not_judged is None
+            evidence.asked.append((row.prompt, row.tool_use_success if is_evidence else None))
+    return evidence_by_target
 
 
-def _paid(cost_usd: Any) -> float:
+def _sum_costs(evidence_by_target: Mapping[Target, Evidence]) -> float:
+    return sum(evidence.cost_usd for evidence in evidence_by_target.values())
+
+
+def _paid(cost_usd: object) -> float:
     """A folder may come from anyone, and no line in it earns money back."""
-    return max(0.0, float(cost_usd)) if isinstance(cost_usd, int | float) else 0.0
+    if not isinstance(cost_usd, int | float):
+        return 0.0
+    return max(0.0, float(cost_usd))

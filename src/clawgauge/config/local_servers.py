@@ -1,7 +1,8 @@
 """Which chat servers are looked for on this machine although nothing names their address.
 
-`clawgauge init` asks all of them, and `openai_chat` without an address of its own is the one called `llamacpp`.
-`CLAWGAUGE_LOCAL_SERVERS` replaces the usual list. Ollama has a variable of its own, `OLLAMA_HOST`.
+`clawgauge init` asks all of them, and `openai_chat` without an address of its own is the one called
+`llamacpp`. `CLAWGAUGE_LOCAL_SERVERS` replaces the usual list. Ollama has a variable of its own,
+`OLLAMA_HOST`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 def local_servers(environ: Mapping[str, str]) -> dict[str, str]:
     """The addresses to look at, by the names that the servers get as providers.
 
-    Raises `ConfigError` where the variable cannot be read, without its value: an address may hold a password.
+    Raises `ConfigError` where the variable cannot be read, without its value: an address may hold a
+    password.
     """
     text = environ.get(VARIABLE, "").strip()
     if not text:
@@ -35,8 +37,8 @@ def local_servers(environ: Mapping[str, str]) -> dict[str, str]:
         if not is_free_name or name in servers or not is_http_address(address):
             example = f"{DEFAULT_CHAT_SERVER}={CHAT_SERVER_ADDRESSES[DEFAULT_CHAT_SERVER]}"
             raise ConfigError(
-                f"{VARIABLE} is not a list of servers: give NAME=ADDRESS, separated by commas, like "
-                f"{example}, or the word {NOWHERE}, or unset it"
+                f"{VARIABLE} is not a list of servers: give NAME=ADDRESS, separated by commas, "
+                f"like {example}, or the word {NOWHERE}, or unset it"
             )
         servers[name] = address
     return servers

@@ -1,10 +1,13 @@
-"""Whom a run asks: where providers are and which keys they take, target patterns; and which values nobody may see."""
+"""Whom a run asks: where providers are, which keys they take, and how targets are named.
+
+And which values nobody may see.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -25,50 +28,105 @@ from clawgauge.registry import (
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EXAMPLE = "for example ollama_openai:llama3.2:3b or openai_responses:gpt-5-codex@high"
-_PASSED_ON = ("extra_body", "command", "chat_template_file", "context", "keep_alive")
-_MIN_CHARS = 6
+_MIN_SECRET_CHARS = 6
 Tell: TypeAlias = Callable[[str], None]
 Environ: TypeAlias = Mapping[str, str]
 
 
 def provider_settings(
-    configuration: Configuration, environ: Environ, tell: Tell, named: Collection[str] | None = None
+    configuration: Configuration,
+    environ: Environ,
+    tell: Tell,
+    named: Collection[str] | None = None,
 ) -> dict[str, ProviderSettings]:
-    """Settings of every provider a target may name. One that an untrusted file has a table for is not to be had: its
-    own address would not be what was meant. Where all that are `named` are built in, plug-ins are not looked for."""
-    own, withheld = configuration.providers, configuration.withheld["providers"]
-    types = {table.type or name for name, table in own.items()}
-    wanted = None if named is None else types | (set(named) - set(own) - withheld)
-    known = list(PROVIDER_TYPES)
-    if wanted is None or not wanted <= set(PROVIDER_TYPES):
-        known = provider_types()
-    tables = {**{name: ProviderTable() for name in known}, **own}
-    settings = {name: _settings(name, table, known, environ, tell) for name, table in tables.items()}
+    """Settings of every provider a target may name.
+
+    One that an untrusted file has a table for is not to be had: its own address would not be what
+    was meant. Where all that are `named` are built in, plug-ins are not looked for.
+    """
+    withheld = configuration.withheld["providers"]
+    types = _known_types(configuration, named)
+    tables = {name: ProviderTable() for name in types}
+    tables.update(configuration.providers)
+    settings = {}
+    for name, table in tables.items():
+        settings[name] = _settings(name, table, types, environ, tell)
     for name in withheld:
-        settings[name] = ProviderSettings(name, name, unusable=f"[providers.{name}] of {configuration.why_withheld()}")
+        unusable = f"[providers.{name}] of {configuration.why_withheld()}"
+        settings[name] = ProviderSettings(name, name, unusable=unusable)
     return settings
 
 
-def _settings(name: str, table: ProviderTable, known: list[str], environ: Environ, tell: Tell) -> ProviderSettings:
-    kind, place = table.type or name, f"[providers.{name}]"
-    if kind not in known:
+def _known_types(configuration: Configuration, named: Collection[str] | None) -> list[str]:
+    """The built-in provider types, and those of plug-ins where one of these may be meant."""
+    if named is not None:
+        needed = {table.type or name for name, table in configuration.providers.items()}
+        needed |= set(named) - set(configuration.providers) - configuration.withheld["providers"]
+        if needed <= set(PROVIDER_TYPES):
+            return list(PROVIDER_TYPES)
+    return provider_types()
+
+
+def _settings(
+    name: str, table: ProviderTable, known_types: list[str], environ: Environ, tell: Tell
+) -> ProviderSettings:
+    """The settings of one provider; raises `ConfigError` for a table that cannot be used."""
+    provider_type = table.type or name
+    _check_table(name, provider_type, table, known_types)
+    base_url, unusable = _find_address(name, provider_type, table, environ)
+    key_variable = table.api_key_env
+    if not key_variable:
+        key_variable = _find_key_variable(name, provider_type, table, environ, base_url)
+    api_key = None
+    if key_variable:
+        api_key = environ.get(key_variable, "").strip() or None
+    extra = {
+        "extra_body": table.extra_body,
+        "command": table.command,
+        "chat_template_file": table.chat_template_file,
+        "context": table.context,
+        "keep_alive": table.keep_alive,
+        "local": bool(table.local),
+    }
+    return ProviderSettings(
+        name=name,
+        type=provider_type,
+        base_url=base_url,
+        api_key=api_key,
+        api_key_env=key_variable,
+        extra=extra,
+        environ=environ,
+        notify=tell,
+        unusable=unusable,
+    )
+
+
+def _check_table(
+    name: str, provider_type: str, table: ProviderTable, known_types: list[str]
+) -> None:
+    title = f"[providers.{name}]"
+    if provider_type not in known_types:
         hint = "" if table.type else f'; add type = "{OPENAI_CHAT.name}"'
-        raise ConfigError(f"{place}: {unknown_provider(kind, known)}{hint}")
+        raise ConfigError(f"{title}: {unknown_provider(provider_type, known_types)}{hint}")
     if ":" in name or not name.strip():
-        raise ConfigError(f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon")
+        raise ConfigError(
+            f"[providers.{name!r}]: a provider's name cannot be empty or hold a colon"
+        )
     if table.api_key_env is not None and not _VARIABLE_NAME.fullmatch(table.api_key_env):
-        how = "put the key into a variable and write that variable's name"
-        raise ConfigError(f"{place}: api_key_env is not the name of an environment variable; {how}")
-    own_settings = find_type(kind).own_settings
+        raise ConfigError(
+            f"{title}: api_key_env is not the name of an environment variable; "
+            "put the key into a variable and write that variable's name"
+        )
+    own_settings = find_type(provider_type).own_settings
     if table.chat_template_file is not None and "chat_template_file" not in own_settings:
-        raise ConfigError(f"{place}: chat_template_file is for the embedded server; {kind} has its own")
+        raise ConfigError(
+            f"{title}: chat_template_file is for the embedded server; {provider_type} has its own"
+        )
     if table.keep_alive is not None and "keep_alive" not in own_settings:
-        raise ConfigError(f'{place}: keep_alive is for Ollama\'s own API, type = "ollama"; {kind} takes none')
-    base_url, unusable = _find_address(name, kind, table, environ)
-    key_env = table.api_key_env or _find_key_variable(name, kind, table, environ, base_url)
-    extra = {name: getattr(table, name) for name in _PASSED_ON} | {"local": bool(table.local)}
-    key = environ.get(key_env, "").strip() or None if key_env else None
-    return ProviderSettings(name, kind, base_url, key, key_env, extra, environ, notify=tell, unusable=unusable)
+        raise ConfigError(
+            f'{title}: keep_alive is for Ollama\'s own API, type = "ollama"; '
+            f"{provider_type} takes none"
+        )
 
 
 def _find_key_variable(
@@ -86,7 +144,9 @@ def _find_key_variable(
         return None
     if provider_type.is_any_server:
         has_own_address = name != kind or table.base_url is not None
-        is_in_environment = bool(environ.get(vendor.address_variable, "").strip()) and base_url is not None
+        is_in_environment = (
+            bool(environ.get(vendor.address_variable, "").strip()) and base_url is not None
+        )
         if has_own_address or not is_in_environment or not environ.get(vendor.key_variable):
             return None
     elif table.base_url is not None and not vendor.is_address(table.base_url):
@@ -94,73 +154,103 @@ def _find_key_variable(
     return vendor.key_variable
 
 
-def _find_address(name: str, kind: str, table: ProviderTable, environ: Environ) -> tuple[str | None, str | None]:
-    """The address, and why there is none to be had: a bad variable is the trouble of those who need it alone."""
-    address = table.base_url
+def _find_address(
+    name: str, kind: str, table: ProviderTable, environ: Environ
+) -> tuple[str | None, str | None]:
+    """The address, and why there is none to be had.
+
+    None and None is the type's own address. A bad variable is the trouble of those who need it
+    alone; a bad table is refused.
+    """
+    if table.base_url:
+        if not local_servers.is_http_address(table.base_url):
+            raise ConfigError(_no_address(name))
+        return table.base_url, None
     provider_type = find_type(kind)
     vendor = provider_type.vendor
-    if not address and provider_type.is_ollama:
+    address = None
+    if provider_type.is_ollama:
         try:
             address = ollama_base_url(environ)
         except ConfigError as fault:
             return None, str(fault)
-    elif not address and vendor is not None and provider_type.uses_vendor_variables:
+    elif vendor is not None and provider_type.uses_vendor_variables:
         address = environ.get(vendor.address_variable, "").strip()
-        if not address and provider_type.is_any_server and name != kind:
-            raise ConfigError(f'[providers.{name}] says not where it is: add base_url = "http://localhost:8000/v1"')
-        is_list_replaced = bool(environ.get(local_servers.VARIABLE, "").strip())
-        if not address and provider_type.is_any_server and is_list_replaced:
-            return _find_replaced_default(environ)
+        if not address and provider_type.is_any_server:
+            if name != kind:
+                raise ConfigError(
+                    f"[providers.{name}] says not where it is: "
+                    'add base_url = "http://localhost:8000/v1"'
+                )
+            if environ.get(local_servers.VARIABLE, "").strip():
+                return _find_replaced_default(environ)
     if not address:
         return None, None
-    if local_servers.is_http_address(address):
-        return address, None
-    why = f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1"
-    if table.base_url:
-        raise ConfigError(why)
-    return None, why
+    if not local_servers.is_http_address(address):
+        return None, _no_address(name)
+    return address, None
+
+
+def _no_address(name: str) -> str:
+    return f"the address of {name} is not an http(s) URL: give one like http://localhost:8080/v1"
 
 
 def _find_replaced_default(environ: Environ) -> tuple[str | None, str | None]:
-    """The address of `openai_chat` where the user has replaced the list of local servers, or why there is none."""
+    """The address of `openai_chat`, or why there is none, with the user's own list of servers."""
     try:
         servers = local_servers.local_servers(environ)
     except ConfigError as fault:
         return None, str(fault)
     if DEFAULT_CHAT_SERVER in servers:
         return servers[DEFAULT_CHAT_SERVER], None
-    why = f"{OPENAI_CHAT.name} has no address, because {local_servers.VARIABLE} names no {DEFAULT_CHAT_SERVER}"
-    return None, f"{why}: set {OPENAI.address_variable}, or give it a base_url in clawgauge.toml"
+    return (
+        None,
+        f"{OPENAI_CHAT.name} has no address, because {local_servers.VARIABLE} names no "
+        f"{DEFAULT_CHAT_SERVER}: set {OPENAI.address_variable}, "
+        "or give it a base_url in clawgauge.toml",
+    )
 
 
 def ollama_base_url(environ: Environ) -> str | None:
-    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any of the forms Ollama itself accepts."""
-    if base := environ.get("OLLAMA_OPENAI_BASE", "").strip():
-        return base
+    """`OLLAMA_OPENAI_BASE` as it stands, else `OLLAMA_HOST` in any form that Ollama accepts."""
+    base_url = environ.get("OLLAMA_OPENAI_BASE", "").strip()
+    if base_url:
+        return base_url
     host = environ.get("OLLAMA_HOST", "").strip()
     if not host:
         return None
     try:
         parts = urlsplit(host if "://" in host else f"http://{host}")
-        asked_port = parts.port
+        port = parts.port
     except ValueError:
-        raise ConfigError("OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it") from None
+        raise ConfigError(
+            "OLLAMA_HOST is not an address: give one like 127.0.0.1:11434, or unset it"
+        ) from None
+    name = parts.hostname or ""
     # A server told to listen everywhere is reached on this machine.
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared, not bound
-    name = everywhere.get(parts.hostname or "", parts.hostname or "")
-    port = asked_port or (443 if parts.scheme == "https" else OLLAMA_PORT)
-    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}:{port}{parts.path.rstrip('/')}/v1"
+    if name in ("0.0.0.0", ""):  # noqa: S104  # compared, not bound
+        name = "127.0.0.1"
+    elif name == "::":
+        name = "::1"
+    if ":" in name:
+        name = f"[{name}]"
+    if not port:
+        port = 443 if parts.scheme == "https" else OLLAMA_PORT
+    return f"{parts.scheme}://{name}:{port}{parts.path.rstrip('/')}/v1"
 
 
 class TargetPattern(NamedTuple):
-    """One `-t`. `excludes` is a leading `!`; a model with `*`, `?` or `[` matches what the provider lists."""
+    """One `-t`."""
 
     target: Target
     excludes: bool = False
+    """Whether it has a leading `!`."""
     is_wild: bool = False
+    """Whether its model has a `*`, `?` or `[`, and matches what the provider lists."""
 
 
 def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
+    """One `-t` with its provider; raises `TargetError` where it cannot be read."""
     excludes = text.startswith("!")
     provider, colon, rest = text.removeprefix("!").partition(":")
     if not colon or not provider or not rest:
@@ -169,40 +259,67 @@ def parse_target(text: str, providers: Collection[str]) -> TargetPattern:
         raise TargetError(f"target {text!r}: {unknown_provider(provider, sorted(providers))}")
     model, at, level = rest.rpartition("@")
     if at and not (level in THINKING_LEVELS and model):
-        use = f"use one of {', '.join(THINKING_LEVELS)}, or leave out the @"
-        raise TargetError(f"target {text!r}: {level!r} is not a thinking level; {use}")
+        levels = ", ".join(THINKING_LEVELS)
+        raise TargetError(
+            f"target {text!r}: {level!r} is not a thinking level; "
+            f"use one of {levels}, or leave out the @"
+        )
     target = Target(provider, model, level) if at else Target(provider, rest)
-    return TargetPattern(target, excludes, is_wild=not set("*?[").isdisjoint(target.model))
+    is_wild = any(character in target.model for character in "*?[")
+    return TargetPattern(target, excludes, is_wild)
 
 
-def apply_patterns(patterns: list[TargetPattern], listed: dict[str, list[str]]) -> list[Target]:
-    """Expand patterns against what providers list, take out exclusions, drop doubles, keep the order."""
+def apply_patterns(
+    patterns: Sequence[TargetPattern], listed_models: Mapping[str, Sequence[str]]
+) -> list[Target]:
+    """The targets that patterns name, in their order and each once, without those excluded."""
     chosen: dict[Target, None] = {}
-    for wanted, excludes, is_wild in patterns:
-        models = listed.get(wanted.provider, []) if is_wild else [wanted.model]
-        for model in models if not excludes else ():
-            if not is_wild or fnmatch.fnmatchcase(model, wanted.model):
-                chosen[Target(wanted.provider, model, wanted.thinking_level)] = None
-    for unwanted in (pattern.target for pattern in patterns if pattern.excludes):
-        for target in [one for one in chosen if fnmatch.fnmatchcase(one.model, unwanted.model)]:
-            # No thinking level in an exclusion means any.
-            if target.provider == unwanted.provider and unwanted.thinking_level in (None, target.thinking_level):
-                del chosen[target]
-    return list(chosen)
+    for pattern in patterns:
+        if pattern.excludes:
+            continue
+        wanted = pattern.target
+        models: Sequence[str] = [wanted.model]
+        if pattern.is_wild:
+            listed = listed_models.get(wanted.provider, [])
+            models = [model for model in listed if fnmatch.fnmatchcase(model, wanted.model)]
+        for model in models:
+            chosen[Target(wanted.provider, model, wanted.thinking_level)] = None
+    exclusions = [pattern.target for pattern in patterns if pattern.excludes]
+    targets = []
+    for target in chosen:
+        if not any(_is_excluded(target, exclusion) for exclusion in exclusions):
+            targets.append(target)
+    return targets
+
+
+def _is_excluded(target: Target, exclusion: Target) -> bool:
+    if target.provider != exclusion.provider:
+        return False
+    # No thinking level in an exclusion means any.
+    if exclusion.thinking_level not in (None, target.thinking_level):
+        return False
+    return fnmatch.fnmatchcase(target.model, exclusion.model)
 
 
 def find_secrets(settings: Mapping[str, ProviderSettings], environ: Environ) -> dict[str, str]:
-    """Every secret value, and the words by which a user knows it: the variable's name, or the address it is in."""
-    found: dict[str, str] = {}
+    """Every secret value, and how a user knows it: the variable's name, or the address it is in."""
+    origins: dict[str, str] = {}
     for name, value in environ.items():
         for secret in secrets_of_variable(name, value):
-            found[secret.value] = f"the address in {name}" if secret.in_address else name
-    for provider, setting in settings.items():
-        if given := {name: value for name, value in setting.extra.items() if value}:
-            found |= dict.fromkeys(secrets_of_settings(given), f"a setting of {provider}")
-        if setting.base_url:
-            found |= dict.fromkeys(secrets_of_address(setting.base_url), f"the address of {provider}")
-        if setting.api_key:
-            found[setting.api_key] = setting.api_key_env or f"the key of {provider}"
-    # Numbers are never secrets: `MAX_TOKENS=100000` is no token.
-    return {value: origin for value, origin in found.items() if len(value) >= _MIN_CHARS and not value.isdecimal()}
+            origins[secret.value] = f"the address in {name}" if secret.in_address else name
+    for provider, provider_settings in settings.items():
+        extra = {name: value for name, value in provider_settings.extra.items() if value}
+        for secret_value in secrets_of_settings(extra):
+            origins[secret_value] = f"a setting of {provider}"
+        if provider_settings.base_url:
+            for secret_value in secrets_of_address(provider_settings.base_url):
+                origins[secret_value] = f"the address of {provider}"
+        if provider_settings.api_key:
+            key_variable = provider_settings.api_key_env
+            origins[provider_settings.api_key] = key_variable or f"the key of {provider}"
+    secrets = {}
+    for value, origin in origins.items():
+        # Numbers are never secrets: `MAX_TOKENS=100000` is no token.
+        if len(value) >= _MIN_SECRET_CHARS and not value.isdecimal():
+            secrets[value] = origin
+    return secrets

@@ -1,7 +1,9 @@
 """Flags, environment and clawgauge.toml made into one `Settings`, each option checked.
 
-The long options of `run` and `[run]` of the file are the same words. A file that nobody has named counts in full only
-where the user has vouched for it, by place and content: a link to it, a copy and a changed one are not trusted."""
+The long options of `run` and `[run]` of the file are the same words. A file that nobody has named
+counts in full only where the user has vouched for it, by place and content: a link to it, a copy
+and a changed one are not trusted.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,20 @@ from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.records import HARMLESS, Harmless, Job, Option, RunOptions
 from clawgauge.small_file import UnfitFile, read_small_file, read_toml, replacing
 
-DEFAULT_NAME, DEFAULT_RUNS_DIR = "clawgauge.toml", "runs"
-# The SHA-256 of each trusted file, by its absolute path.
-_TRUSTED, _MAX_TRUSTED_BYTES = "trusted.json", 4 << 20
-_Trusted: Any = msgspec.defstruct("_Trusted", [("files", dict[str, str], {})], forbid_unknown_fields=True)
+DEFAULT_NAME = "clawgauge.toml"
+DEFAULT_RUNS_DIR = "runs"
+_TRUSTED_NAME = "trusted.json"
+_MAX_TRUSTED_BYTES = 4 << 20
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+# Names under which people put a key itself into the file.
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
 
 
 class Settings(RunOptions, frozen=True, kw_only=True):
-    """All that flags, environment and file decide of a run: the options that are recorded, and these that are not."""
+    """All that flags, environment and file decide of a run.
+
+    Those are the options that are recorded, and these that are not.
+    """
 
     targets: list[str] = []
     nodes: list[str] = []
@@ -43,48 +49,83 @@ class Settings(RunOptions, frozen=True, kw_only=True):
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None
 
+    def recorded(self) -> RunOptions:
+        """The options among them that config.json has."""
+        # Not by their names: every field has a default, so that a forgotten one would be recorded
+        # as that.
+        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
+
 
 def harmless_fields(settings: type) -> frozenset[str]:
+    """The fields that a file may set although nobody has vouched for it."""
     hints = get_type_hints(settings, include_extras=True)
     return frozenset(name for name, hint in hints.items() if HARMLESS in get_args(hint)[1:])
 
 
+def _find_option(hint: Any) -> Option:
+    """What is declared beside the type of a field; nothing special where nothing is."""
+    for extra in get_args(hint)[1:]:
+        if isinstance(extra, Option):
+            return extra
+    return Option()
+
+
 _HINTS = get_type_hints(Settings, include_extras=True)
-OPTIONS: dict[str, Option] = {
-    field: next((extra for extra in get_args(hint)[1:] if isinstance(extra, Option)), Option())
-    for field, hint in _HINTS.items()
+OPTIONS = {field: _find_option(hint) for field, hint in _HINTS.items()}
+FIELDS = {
+    option.name or field: field for field, option in OPTIONS.items() if option.variable is None
 }
-FIELDS = {option.name or field: field for field, option in OPTIONS.items() if option.variable is None}
 """The field of each option, by the option's name: what a flag or `[run]` may set."""
 
 
-def make_settings(said: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-    """What is said, by the names of options, with defaults for the rest. A value out of bounds is refused."""
-    values = {field: said[name] for name, field in FIELDS.items() if name in said}
-    values["runs_dir"] = said.get("runs_dir") or DEFAULT_RUNS_DIR
+def make_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """The settings that are given, by the names of options, with defaults for the rest.
+
+    Raises `ConfigError` for a value out of bounds.
+    """
+    values = {}
+    for name, field in FIELDS.items():
+        if name in given:
+            values[field] = given[name]
+    values["runs_dir"] = given.get("runs_dir") or DEFAULT_RUNS_DIR
     for field, option in OPTIONS.items():
-        if option.variable and (word := environ.get(option.variable)):
-            values[field] = math.nan
-            with suppress(ValueError):
-                values[field] = float(word)
-            if not option.low <= values[field] <= option.high:
-                raise ConfigError(f"{option.variable} is {word!r}: give {option.meaning}")
+        if option.variable is not None:
+            text = environ.get(option.variable)
+            if text:
+                values[field] = _read_variable(option.variable, text, option)
     settings = Settings(**values)
     check_options(settings)
     return settings
 
 
+def _read_variable(name: str, text: str, option: Option) -> float:
+    number = math.nan
+    with suppress(ValueError):
+        number = float(text)
+    if not option.low <= number <= option.high:
+        raise ConfigError(f"{name} is {text!r}: give {option.meaning}")
+    return number
+
+
 def check_options(options: RunOptions) -> None:
-    """Refuse a value that an option does not take; recorded ones too, since a run folder may come from anyone."""
+    """Raise `ConfigError` for a value that an option does not take.
+
+    Recorded ones are checked too, since a run folder may come from anyone.
+    """
     for name in options.__struct_fields__:
-        option, value = OPTIONS[name], getattr(options, name)
-        if option.meaning and value is not None and not option.low <= value <= option.high:
+        option = OPTIONS[name]
+        value = getattr(options, name)
+        if not option.meaning or value is None:
+            continue
+        if not option.low <= value <= option.high:
             raise ConfigError(f"{flag_of(name)} is {value}: it must be {option.meaning}")
 
 
 def flag_of(field: str) -> str:
+    """The flag that sets a field, as a user types it."""
     name = OPTIONS[field].name or field
-    return "--" + {"targets": "target", "suites": "suite"}.get(name, name).replace("_", "-")
+    singular = {"targets": "target", "suites": "suite"}.get(name, name)
+    return f"--{singular.replace('_', '-')}"
 
 
 class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,157 +143,252 @@ class ProviderTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[nodes.NAME]`: a machine by its `ssh` destination, where clawgauge is called `command`, or the machines of a
-    `ray` cluster that bear these `labels`. At `address` others reach the servers there, which `route` needs."""
+    """`[nodes.NAME]`: a machine by its `ssh` destination, or the machines of a `ray` cluster."""
 
     ssh: str | None = None
     ray: str | None = None
     command: str = "clawgauge"
+    """What clawgauge is called there."""
     labels: dict[str, str] = {}
+    """Those that the machines of the cluster bear."""
     address: str | None = None
+    """Where others reach the servers of the machine, which `route` needs."""
 
 
-_run_fields = [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()]
-_RunTable = msgspec.defstruct("_RunTable", _run_fields, frozen=True, forbid_unknown_fields=True)
-_TABLES = {"providers": dict[str, ProviderTable], "jobs": dict[str, Job], "nodes": dict[str, NodeTable]}
-_tables = [("run", _RunTable, _RunTable()), *((name, kind, {}) for name, kind in _TABLES.items())]
-_FileConfig = msgspec.defstruct("_FileConfig", _tables, frozen=True, forbid_unknown_fields=True)
+# `[run]` has the options of `run` under the names they have there, all of which may be left out.
+_RunTable: Any = msgspec.defstruct(
+    "_RunTable",
+    [(name, _HINTS[field] | None, None) for name, field in FIELDS.items()],
+    frozen=True,
+    forbid_unknown_fields=True,
+)
+
+
+class _FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A configuration file."""
+
+    run: _RunTable = _RunTable()
+    providers: dict[str, ProviderTable] = {}
+    jobs: dict[str, Job] = {}
+    nodes: dict[str, NodeTable] = {}
+
+
+_NOTHING: frozenset[str] = frozenset()
+_NOTHING_WITHHELD = MappingProxyType(dict.fromkeys(_FileConfig.__struct_fields__, _NOTHING))
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What counts of a configuration file; `withheld` is, by table, what nobody has vouched for."""
+    """What counts of a configuration file."""
 
     run: dict[str, Any] = {}
     providers: dict[str, ProviderTable] = {}
     path: Path | None = None
     standing: str = ""
+    """Why it counts, or why not all of it does, in words."""
     jobs: dict[str, Job] = {}
     nodes: dict[str, NodeTable] = {}
-    withheld: Mapping[str, frozenset[str]] = MappingProxyType(dict.fromkeys(("run", *_TABLES), frozenset()))
+    withheld: Mapping[str, frozenset[str]] = _NOTHING_WITHHELD
+    """By table, what nobody has vouched for."""
 
     @property
     def folder(self) -> Path:
         """What the paths in the file are relative to."""
         return self.path.parent if self.path else Path()
 
-    def under(self, said: Mapping[str, Any], wanted: Collection[str] = ()) -> dict[str, Any]:
-        """What counts of `[run]` under these words of the command line; stops if what is `wanted` was withheld."""
-        if withheld := sorted(self.withheld["run"].intersection(wanted)):
+    def under(self, given: Mapping[str, Any], from_file: Collection[str] = ()) -> dict[str, Any]:
+        """The options `given` on the command line, and those of `[run]` under them.
+
+        Raises `ConfigError` where one that counts `from_file` was withheld.
+        """
+        withheld = sorted(self.withheld["run"].intersection(from_file))
+        if withheld:
             flags = ", ".join(flag_of(FIELDS[name]) for name in withheld)
-            what = ", ".join(withheld).replace("suites", "suites (outside this folder)")
-            raise ConfigError(f"[run] {what} of {self.why_withheld()}, or say {flags} yourself")
-        own = dict(self.run)
-        own |= {name: str(self.folder / own[name]) for name in ("prices", "in_context") if own.get(name)}
-        return {**own, **said}
+            names = ", ".join(withheld).replace("suites", "suites (outside this folder)")
+            raise ConfigError(f"[run] {names} of {self.why_withheld()}, or say {flags} yourself")
+        options = dict(self.run)
+        for name in ("prices", "in_context"):
+            if options.get(name):
+                options[name] = str(self.folder / options[name])
+        options.update(given)
+        return options
 
     def demands(self) -> dict[str, Any]:
         """What `[run]` says that is not harmless."""
-        return {name: value for name, value in self.run.items() if FIELDS[name] not in harmless_fields(Settings)}
+        harmless = harmless_fields(Settings)
+        return {name: value for name, value in self.run.items() if FIELDS[name] not in harmless}
 
     def find_node(self, name: str) -> NodeTable:
+        """The table of a node; raises `ConfigError` where there is none that can be used."""
         if name in self.withheld["nodes"]:
             raise ConfigError(f"[nodes.{name}] of {self.why_withheld()}")
         table = self.nodes.get(name)
-        if table is None or not _NODE_NAME.fullmatch(name) or bool(table.ssh) == bool(table.ray):
-            known = f"known: {', '.join(self.nodes)}" if self.nodes else "none is known yet"
-            needs = f'[nodes.{name}] with ssh = "HOST" or ray = "HEAD:PORT"'
-            raise ConfigError(f"there is no node {name!r} ({known}): clawgauge.toml needs {needs}")
-        return table
+        if table is not None and _NODE_NAME.fullmatch(name) and bool(table.ssh) != bool(table.ray):
+            return table
+        known = f"known: {', '.join(self.nodes)}" if self.nodes else "none is known yet"
+        raise ConfigError(
+            f"there is no node {name!r} ({known}): clawgauge.toml needs "
+            f'[nodes.{name}] with ssh = "HOST" or ray = "HEAD:PORT"'
+        )
 
     def why_withheld(self) -> str:
-        return f"{DEFAULT_NAME} here is {self.standing}: read it, then run `clawgauge trust`, or name it with --config"
+        return (
+            f"{DEFAULT_NAME} here is {self.standing}: "
+            "read it, then run `clawgauge trust`, or name it with --config"
+        )
 
 
 def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configuration:
     """The file that was named, else ./clawgauge.toml where there is one, else nothing."""
     if path is not None:
-        return read_file(path, "named with --config")[0]
+        named, _ = read_file(path, "named with --config")
+        return named
     here = Path(DEFAULT_NAME)
     if not os.path.lexists(here):
         return Configuration()
-    found, sha256 = read_file(here, "trusted")
+    configuration, sha256 = read_file(here, "trusted")
     trusted_sha256 = read_trusted(environ).get(place_of(here))
     if trusted_sha256 == sha256:
-        return found
-    # An untrusted file may say what is harmless of `[run]`, and has no other table. It names suites beside it: what
-    # lies elsewhere is not for whoever wrote it to have asked.
-    demands = found.demands() | ({} if all(map(_is_here, found.run.get("suites", []))) else {"suites": None})
-    kept = {name: value for name, value in found.run.items() if name not in demands}
+        return configuration
     standing = "changed since it was trusted" if trusted_sha256 else "not trusted"
-    withheld = {"run": frozenset(demands)} | {name: frozenset(getattr(found, name)) for name in _TABLES}
-    return Configuration(run=kept, path=here, standing=standing, withheld=withheld)
+    return _withhold(configuration, standing)
+
+
+def _withhold(configuration: Configuration, standing: str) -> Configuration:
+    """What an untrusted file may say: what is harmless of `[run]`, and no other table."""
+    demands = set(configuration.demands())
+    # It names suites beside it: what lies elsewhere is not for whoever wrote it to have asked.
+    if not all(_is_here(ref) for ref in configuration.run.get("suites", [])):
+        demands.add("suites")
+    harmless = {name: value for name, value in configuration.run.items() if name not in demands}
+    withheld = {
+        "run": frozenset(demands),
+        "providers": frozenset(configuration.providers),
+        "jobs": frozenset(configuration.jobs),
+        "nodes": frozenset(configuration.nodes),
+    }
+    return Configuration(
+        run=harmless, path=configuration.path, standing=standing, withheld=withheld
+    )
 
 
 def _is_here(ref: str) -> bool:
+    """Whether a suite's name leads to nothing outside the current directory."""
+    if ref.startswith("~"):
+        return False
     with suppress(OSError, ValueError, RuntimeError):
-        return not ref.startswith("~") and Path(ref).resolve().is_relative_to(Path().resolve())
+        return Path(ref).resolve().is_relative_to(Path().resolve())
     return False
 
 
 def read_file(path: Path, standing: str = "") -> tuple[Configuration, str]:
     """A file, and the hash of what was read, from one reading."""
-    file: Any
+    file: _FileConfig
     file, raw = read_toml(path, _FileConfig, "configuration", check=partial(_refuse_keys, path))
-    said = {name: value for name in FIELDS if (value := getattr(file.run, name)) is not None}
-    found = Configuration(said, file.providers, path, standing, jobs=file.jobs, nodes=file.nodes)
-    return found, hashlib.sha256(raw).hexdigest()
+    options = {}
+    for name in FIELDS:
+        value = getattr(file.run, name)
+        if value is not None:
+            options[name] = value
+    configuration = Configuration(
+        run=options,
+        providers=file.providers,
+        path=path,
+        standing=standing,
+        jobs=file.jobs,
+        nodes=file.nodes,
+    )
+    return configuration, hashlib.sha256(raw).hexdigest()
 
 
 def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
-    """A key in the file, at any depth of a provider's table: told in a sentence in which it is not echoed."""
+    """Refuse a key at any depth of a provider's table, in a sentence that does not echo it."""
     providers = tables.get("providers")
-    left = list(providers.items()) if isinstance(providers, dict) else []
-    while left:
-        name, value = left.pop()
-        if isinstance(value, dict) and (field := next((field for field in _KEY_FIELDS if field in value), None)):
-            how = 'put the key in an environment variable and name it: api_key_env = "MY_KEY"'
-            raise ConfigError(f"{path}: [providers.{name}] holds {field!r}; {how}")
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        left += [(name, each) for each in inner]
+    if not isinstance(providers, dict):
+        return
+    unchecked = list(providers.items())
+    while unchecked:
+        name, value = unchecked.pop()
+        if isinstance(value, dict):
+            for field in _KEY_FIELDS:
+                if field in value:
+                    raise ConfigError(
+                        f"{path}: [providers.{name}] holds {field!r}; put the key in an "
+                        'environment variable and name it: api_key_env = "MY_KEY"'
+                    )
+            unchecked += [(name, inner) for inner in value.values()]
+        elif isinstance(value, list):
+            unchecked += [(name, inner) for inner in value]
 
 
 def state_folder(environ: Mapping[str, str]) -> Path | None:
-    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has no folder for it."""
+    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has neither."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
     if not state.is_absolute():
+        home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
         state = home / ".local" / "state"
     return state / "clawgauge" if state.is_absolute() else None
+
+
+class _TrustedFiles(msgspec.Struct, forbid_unknown_fields=True):
+    """The SHA-256 of each trusted file, by its absolute path."""
+
+    files: dict[str, str] = {}
 
 
 def read_trusted(environ: Mapping[str, str]) -> dict[str, str]:
     """Every trusted place with its hash. A list that others could have written is refused."""
     folder = state_folder(environ)
-    if folder is None or not (path := folder / _TRUSTED).exists():
+    if folder is None:
+        return {}
+    path = folder / _TRUSTED_NAME
+    if not path.exists():
         return {}
     try:
-        for place in (path, folder) if hasattr(os, "geteuid") else ():
-            found = place.stat()
-            if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise ValueError(f"others can write to {place}")
-        found_list = msgspec.json.decode(read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB"), type=_Trusted)
-        return dict(found_list.files)
+        _refuse_foreign_writers(path, folder)
+        raw = read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB")
+        return msgspec.json.decode(raw, type=_TrustedFiles).files
     except (UnfitFile, OSError, ValueError) as fault:
         why = f"the list of trusted files {path} cannot be used ({fault})"
         raise ConfigError(f"{why}: remove it and trust your files again") from None
 
 
+def _refuse_foreign_writers(*paths: Path) -> None:
+    """Raise `ValueError` where anybody but the user and root can write to one of these paths."""
+    if not hasattr(os, "geteuid"):
+        return
+    for path in paths:
+        status = path.stat()
+        is_own = status.st_uid in (os.geteuid(), 0)
+        if not is_own or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ValueError(f"others can write to {path}")
+
+
 def write_trusted(environ: Mapping[str, str], entries: dict[str, str]) -> None:
+    """Replace the list of trusted files."""
     folder = state_folder(environ)
     if folder is None:
-        raise ConfigError("there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME")
-    content = msgspec.json.format(msgspec.json.encode(_Trusted(entries)), indent=2)
+        raise ConfigError(
+            "there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME"
+        )
+    path = folder / _TRUSTED_NAME
+    content = msgspec.json.format(msgspec.json.encode(_TrustedFiles(entries)), indent=2)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(folder / _TRUSTED, 0o600) as file:
+        with replacing(path, 0o600) as file:
             file.write(content)
     except OSError as fault:
-        raise DiskFailure(f"cannot keep the list of trusted files {folder / _TRUSTED}: {fault.strerror}") from fault
+        raise DiskFailure(
+            f"cannot keep the list of trusted files {path}: {fault.strerror}"
+        ) from fault
 
 
 def place_of(file: Path) -> str:
-    """Where a file is: its folder's real path, but its own name as it stands, so that a link is a place of its own."""
+    """Where a file is: its folder's real path, but its own name as it stands.
+
+    So a link is a place of its own.
+    """
     try:
         return os.fspath(file.parent.resolve() / file.name)
     except (OSError, ValueError, RuntimeError) as fault:
-        raise ConfigError(f"cannot tell where {file} is: {getattr(fault, 'strerror', None) or fault}") from None
+        reason = getattr(fault, "strerror", None) or fault
+        raise ConfigError(f"cannot tell where {file} is: {reason}") from fault

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 from msgspec.structs import replace as change
 
 from clawgauge.config.providers import Tell
-from clawgauge.config.settings import Configuration
+from clawgauge.config.settings import Configuration, Settings
 from clawgauge.errors import CallFailure, ConfigError, TargetError
 from clawgauge.fleet import limits, wire
 from clawgauge.fleet.wire import Member, NodeLost, Order, Talk, talking
@@ -143,19 +143,51 @@ async def probe_nodes(configuration: Configuration, names: Sequence[str], tell: 
     return [probe for found in await asyncio.gather(*map(ask, members)) for probe in found]
 
 
-async def join(plan: Plan, config: Configuration, names: Sequence[str], tell: Tell, *, together: bool = False) -> Plan:
-    """The plan with the providers of these nodes, which run it. Who cannot be had is refused: nothing is paid for.
+@dataclass(frozen=True, slots=True)
+class JoinedNodes:
+    """The machines that ask a run's models, and their `providers` by the names that targets have here."""
+
+    members: Sequence[Member]
+    providers: Mapping[str, ProviderSettings]
+    tell: Tell
+
+    async def drive(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        observer: Observer,
+        load: Callable[..., Awaitable[None]] | None = None,
+    ) -> None:
+        """A stretch of a run: every node asks its targets, or they make a `load` together.
+
+        Returns when all is recorded; cancelled, after a farewell.
+        """
+        outcome = "interrupted"
+        options = plan.settings.recorded()
+        note(folder, "stretch_started", stretch=plan.work.stretch, options=asdict(options))
+        try:
+            await (load or _drive_parts)(self.members, options, plan, folder, observer, self.tell)
+            outcome = "finished"
+        finally:
+            note(folder, "stretch_ended", stretch=plan.work.stretch, outcome=outcome)
+
+
+async def join(
+    settings: Settings, config: Configuration, names: Sequence[str], tell: Tell, *, together: bool = False
+) -> JoinedNodes:
+    """The nodes of these names, with their providers. Who cannot be had is refused: nothing is paid for.
 
     With `together`, a provider without a node's name before it is one that all of them ask at once."""
     members = find_members(config, names)
-    if plan.settings.interleave:
+    if settings.interleave:
         what = "--swap changes between models" if together else "--interleave takes turns"
         raise ConfigError(f"{what} on one machine: leave it out with --nodes")
-    if plan.settings.max_cost_usd is not None and (together or len(members) > 1):
+    if settings.max_cost_usd is not None and (together or len(members) > 1):
         other = "load what is paid for from here alone" if together else "give it to one, or use --max-calls"
         raise ConfigError(f"--max-cost cannot be kept by several nodes at once: {other}")
     await asyncio.gather(*(look(member, tell) for member in members))
-    providers, shared = dict(plan.providers), dict[str, list[wire.Facts]]()
+    providers: dict[str, ProviderSettings] = {}
+    shared: dict[str, list[wire.Facts]] = {}
     for member in members:
         for facts in member.seen:
             name, kind = f"{member.name}.{facts.probe.provider}", str(facts.described.get("type"))
@@ -166,7 +198,7 @@ async def join(plan: Plan, config: Configuration, names: Sequence[str], tell: Te
     for name, (facts, *_) in shared.items() if together else ():
         why, make = _why_not_one(name, members, providers), partial(Elsewhere, all_of_them, facts)
         providers[name] = ProviderSettings(name, str(facts.described.get("type")), unusable=why, make=make)
-    return replace(plan, providers=providers, drive=partial(_drive, members, tell))
+    return JoinedNodes(members, providers, tell)
 
 
 def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, ProviderSettings]) -> str | None:
@@ -185,9 +217,9 @@ def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, P
     return None if len({*places.values()}) == 1 else f"{name} is not one server for all nodes ({at}): {each}"
 
 
-def spell_out(plan: Plan, texts: Sequence[str]) -> list[str]:
+def spell_out(providers: Mapping[str, ProviderSettings], texts: Sequence[str]) -> list[str]:
     """Targets on the nodes, with every one that a `*` stands for."""
-    ours, spelled = [name for name, one in plan.providers.items() if one.make is not None], []
+    ours, spelled = [name for name, one in providers.items() if one.make is not None], []
     for text in texts or [f"*.{OLLAMA_OPENAI.name}:*"]:
         provider, _, model = text.removeprefix("!").partition(":")
         if not (names := fnmatch.filter(ours, provider)):
@@ -205,34 +237,28 @@ async def _drive_parts(members: Sequence[Member], options: RunOptions, plan: Pla
                 group.create_task(part.drive(options))
 
 
-async def _drive(
-    members: Sequence[Member], tell: Tell, plan: Plan, folder: RunFolder, observer: Observer,
-    load: Callable[..., Awaitable[None]] = _drive_parts,
-) -> None:  # fmt: skip
-    """A stretch of a run. Returns when all is recorded; cancelled, after a farewell."""
-    outcome = "interrupted"
-    options = RunOptions(**{name: getattr(plan.settings, name) for name in RunOptions.__struct_fields__})
-    note(folder, "stretch_started", stretch=plan.work.stretch, options=asdict(options))
-    try:
-        await load(members, options, plan, folder, observer, tell)
-        outcome = "finished"
-    finally:
-        note(folder, "stretch_ended", stretch=plan.work.stretch, outcome=outcome)
-
-
 class Part:
     """One node's part of a run, and what may come of it."""
 
     lost = "what it was still to ask is recorded as node_lost"
 
     def __init__(
-        self, member: Member, plan: Plan, folder: RunFolder, observer: Observer, tell: Tell, *, shared: bool = False
+        self,
+        member: Member,
+        plan: Plan,
+        folder: RunFolder,
+        observer: Observer,
+        tell: Tell,
+        *,
+        targets: Sequence[Target] | None = None,
     ) -> None:
+        """`targets` are those of the plan that bear the node's name, unless they are given."""
         self._member, self._plan, self._folder, self._observer, self._tell = member, plan, folder, observer, tell
         # By the names that the node knows them by.
         prefix = f"{member.name}."
-        mine = [target for target in plan.targets if shared or target.provider.startswith(prefix)]
-        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in mine}
+        if targets is None:
+            targets = [target for target in plan.targets if target.provider.startswith(prefix)]
+        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in targets}
         self._agendas = {target: make_agenda(plan, target) for target in self.own.values()}
         self._prompts = {prompt.key: prompt for prompt in plan.asked}
         self._recorded = set(plan.work.done)

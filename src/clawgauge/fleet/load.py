@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -20,7 +19,7 @@ from clawgauge.fleet.wire import Item, Member, Order, Talk
 from clawgauge.journal import CellKey
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.records import CAPACITY, Result, RunOptions
+from clawgauge.records import CAPACITY, Result, RunOptions, Target
 from clawgauge.stats.load import sample_of
 
 _CALLS_PER_S, _AT_FIRST = 10_000, 100_000  # whoever tells of more makes them up: no machine is so quick
@@ -33,8 +32,8 @@ async def load_together(
     """Load one target after another from the node it names, or from all."""
     for target in plan.targets:
         own = [member for member in members if target.provider.startswith(f"{member.name}.")] or members
-        fleet, alone = Fleet(plan.work.done), replace(plan, targets=[target])
-        fleet.shares = [Share(fleet, n, member, alone, folder, *others) for n, member in enumerate(own)]
+        fleet = Fleet(plan.work.done)
+        fleet.shares = [Share(fleet, n, member, target, plan, folder, *others) for n, member in enumerate(own)]
         load = TargetLoad(told, done, plan, partial(note, folder), target, fleet)
         searching = asyncio.ensure_future(search([load]))
         try:
@@ -60,8 +59,8 @@ class Share(Part):
 
     lost = "the load ends there, and what was measured stands"
 
-    def __init__(self, fleet: Fleet, place: int, member: Member, *run: Any) -> None:
-        super().__init__(member, *run, shared=True)
+    def __init__(self, fleet: Fleet, place: int, member: Member, target: Target, *run: Any) -> None:
+        super().__init__(member, *run, targets=[target])
         self.name, self._fleet, self._place, self._records = member.name, fleet, place, Records(self._folder)
         self._talk: Talk | None = None
         self._n_marks_open = 0

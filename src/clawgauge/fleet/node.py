@@ -15,10 +15,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,7 +36,8 @@ from clawgauge.journal.disk import INVENTORY, Directory
 from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.lines import KEY_WITHHELD, clean
 from clawgauge.journal.lock import RunLock
-from clawgauge.plan import Evidence, OpenWork, Plan
+from clawgauge.plan import Evidence, OpenWork, PlanDraft
+from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import Event, ProviderProbe, Result, Target
 from clawgauge.registry import OPENAI_CHAT
 from clawgauge.runner.agenda import tier_pool
@@ -78,6 +78,14 @@ def _as_line(result: Result) -> bytes:
     return b'{"result":' + clean(encode_line(result), KEY_WITHHELD).rstrip(b"\n") + b"}\n"
 
 
+class Own(NamedTuple):
+    """What a node asks with: its own providers, and what of them nobody may see."""
+
+    providers: ProviderSet
+    secrets: Mapping[str, str]
+    redact: Callable[[str], str]
+
+
 class Node:
     """Obeys one driver until it leaves. `keep` is told every secret, and gives what masks them."""
 
@@ -104,7 +112,7 @@ class Node:
             lock = RunLock(Directory(self._root))
             while (order := await self._orders.get()) is not None:
                 if order.look:
-                    self._send(encode_line(Item(seen=await self._look(self._plan()))))
+                    self._send(encode_line(Item(seen=await self._look(self._read_own()))))
                 elif order.work is not None:
                     await self._do(order.work)
         except ClawgaugeError as fault:
@@ -141,26 +149,26 @@ class Node:
             self._relay.wants_more = False
         self._orders.put_nowait(None)
 
-    def _plan(self) -> Plan:
+    def _read_own(self) -> Own:
+        """The providers and secrets of this machine's own configuration and environment."""
         configuration = read_configuration(None, self._environ)
         providers = provider_settings(configuration, self._environ, self._tell)
         secrets = find_secrets(providers, self._environ)
-        redact = self._keep_secrets(secrets)
-        return Plan(Settings(), providers=providers, environ=self._environ, secrets=secrets, redact=redact)
+        return Own(ProviderSet(providers), secrets, self._keep_secrets(secrets))
 
-    async def _look(self, plan: Plan) -> list[Facts]:
+    async def _look(self, own: Own) -> list[Facts]:
         """What every provider here says of itself, and why one cannot be had."""
-        seen, mask = [], SecretMask(plan.secrets).mask
-        for name, settings in plan.providers.items():
+        seen, mask = [], SecretMask(own.secrets).mask
+        for name, settings in own.providers.settings.items():
             if name == OPENAI_CHAT.name and settings.base_url is None:
                 continue  # the bare type has no address of its own unless one was given
             try:
-                async with plan.provider(name) as provider:
+                async with own.providers.create(name, concurrency=1) as provider:
                     probe = await provider.probe()
             except ConfigError as wrong:
                 seen.append(Facts(ProviderProbe(provider=name, reachable=False, detail=str(wrong)), str(wrong)))
                 continue
-            probe = msgspec.structs.replace(probe, detail=plan.redact(probe.detail))
+            probe = msgspec.structs.replace(probe, detail=own.redact(probe.detail))
             key = settings.api_key_env if settings.api_key is None else None
             why = f"{name} needs {key}, which a command without a terminal does not see there: set it" if key else None
             told = [getattr(provider, field) for field in Facts.__struct_fields__[3:]]
@@ -170,16 +178,18 @@ class Node:
     async def _do(self, work: wire.Work) -> None:
         # Two runs of one name are not the same.
         key = f"{work.config.run_id} {work.config.created_at_ms}"
-        plan, place = self._plan_of(work), self._root / hashlib.sha256(key.encode()).hexdigest()[:32]
+        own = self._read_own()
+        draft, place = self._draft_of(work, own), self._root / hashlib.sha256(key.encode()).hexdigest()[:32]
         relay = Relay.open_existing(place) if is_run_folder(place) else Relay.create(self._root, place.name)
         with relay:
             self._relay = relay
             relay.begin(work, self._send)
             if not relay.has(INVENTORY):
-                probes = [one.probe for one in await self._look(plan)]
+                probes = [one.probe for one in await self._look(own)]
                 relay.write(INVENTORY, await asyncio.to_thread(collect_inventory, probes, environ=self._environ))
-            follows = partial(self._follow, work) if plan.capacity else None
-            self._running = asyncio.ensure_future(run(self._hand_over(plan, place), relay, Observer(), work=follows))
+            follows = partial(self._follow, work) if draft.capacity else None
+            plan = draft.complete(self._hand_over(draft, work, place))
+            self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=follows))
             try:
                 await asyncio.wait([self._running])
             finally:
@@ -228,9 +238,9 @@ class Node:
         finally:
             await machine.records.flush()
 
-    def _hand_over(self, plan: Plan, spool: Path) -> Plan:
+    def _hand_over(self, plan: PlanDraft, work: wire.Work, spool: Path) -> OpenWork:
         """Send what an earlier stretch recorded and could not deliver: it is done, and is not asked again."""
-        done, evidence, asked = set(plan.work.done), dict(plan.work.evidence), {prompt.key for prompt in plan.asked}
+        done, evidence, asked = set(work.done), dict(work.evidence), {prompt.key for prompt in plan.asked}
         pool, results = {prompt.key for prompt in tier_pool(plan.prompts)}, iter_results(spool)
         for result in results:
             owed = (key := cell_key(result)) not in done and result.availability_status == "ok"
@@ -247,20 +257,34 @@ class Node:
         labels = {None, *(target.label for target in plan.targets)}
         for event in [event for event in results.events if event.target in labels]:
             self._send(encode_line(Item(event=event)))
-        return replace(plan, work=replace(plan.work, done=done, evidence=evidence))
+        return OpenWork(done, frozenset(), evidence, work.beside_usd, work.stretch)
 
-    def _plan_of(self, work: wire.Work) -> Plan:
-        plan, config, asked = self._plan(), work.config, set(work.asked)
+    def _draft_of(self, work: wire.Work, own: Own) -> PlanDraft:
+        config, asked = work.config, set(work.asked)
         settings, prompts = Settings(**msgspec.structs.asdict(config.options)), config.prompts
         check_options(settings)
         if any(map(needs_shell, prompts)) and not can_run():
             raise ConfigError("the package bashkit is not installed there, which these prompts need")
         check_recorded(prompts, Path("config.json"))
         texts = {f"prompt {one.suite}/{one.id}": [msgspec.json.encode(one).decode()] for one in prompts}
-        planning.refuse_secrets(texts, plan.secrets, SuiteError)
-        withhold(plan.secrets, encode_line((prompts, config.targets)).decode())
-        prices = {target: price for target in config.targets if (price := config.prices.get(target.label)) is not None}
-        done = OpenWork(frozenset(work.done), frozenset(), dict(work.evidence), work.beside_usd, work.stretch)
-        plan = replace(plan, settings=settings, prompts=prompts, prices=prices, free=frozenset(work.free), work=done)
-        plan = replace(plan, asked=[prompt for prompt in prompts if prompt.key in asked], capacity=config.capacity)
-        return planning.fit_to_providers(planning.with_targets(plan, config.targets), self._tell)
+        planning.refuse_secrets(texts, own.secrets, SuiteError)
+        withhold(own.secrets, encode_line((prompts, config.targets)).decode())
+        planning.check_targets(config.targets, own.providers, own.secrets)
+        concurrency = planning.fit_concurrency(settings, config.targets, own.providers, self._tell)
+        return PlanDraft(
+            settings=msgspec.structs.replace(settings, concurrency=concurrency),
+            prompts=prompts,
+            asked=[prompt for prompt in prompts if prompt.key in asked],
+            suites=[],
+            context=None,
+            targets=config.targets,
+            providers=own.providers,
+            prices={t: price for t in config.targets if (price := config.prices.get(t.label)) is not None},
+            free=frozenset(work.free),
+            capacity=config.capacity,
+            jobs={},
+            config_file=None,
+            environ=self._environ,
+            secrets=own.secrets,
+            redact=own.redact,
+        )

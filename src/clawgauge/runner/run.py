@@ -99,7 +99,7 @@ async def _run_targets(
         before: dict[Target, Resources] = {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = await stack.enter_async_context(plan.provider(target.provider))
+            provider = await stack.enter_async_context(plan.create_provider(target.provider))
             providers[target] = provider
             before[target] = await _record_snapshot(context, target, provider, "before")
 

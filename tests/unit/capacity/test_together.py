@@ -164,7 +164,7 @@ def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_ha
 
     async def work() -> None:
         fleet = Fleet()
-        run = (plan, context.folder, context.observer, print)
+        run = (TARGET, plan, context.folder, context.observer, print)
         fleet.shares = [Kept(fleet, n, Member(name, []), *run) for n, name in enumerate(("ana", "bob"))]
         for repeat, stretch in ((1, 0), (2, 0), (0, 1)):
             result = make_result(TARGET, prompt, repeat=repeat, stretch=stretch, load=due)

@@ -1,0 +1,476 @@
+"""From the command line to a plan: settings, secrets, providers, prompts, targets, prices.
+
+Everything that a request can be refused for without asking a model is refused here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from clawgauge.cli.preflight import find_providers
+from clawgauge.cli.process import keep_secrets, run_async
+from clawgauge.cli.resume import (
+    ResumedRun,
+    ResumeRequest,
+    find_changes,
+    find_resumed,
+    open_work,
+    prefer_recorded,
+    recorded_prompts,
+    refuse_changes,
+    resumed_settings,
+    resumed_targets,
+)
+from clawgauge.client_limits import fit_to_descriptors
+from clawgauge.config.providers import (
+    Tell,
+    apply_patterns,
+    find_secrets,
+    parse_target,
+    provider_settings,
+)
+from clawgauge.config.settings import (
+    FIELDS,
+    Configuration,
+    Settings,
+    make_settings,
+    read_configuration,
+)
+from clawgauge.errors import ConfigError, RequestError
+from clawgauge.journal import check_run_id
+from clawgauge.plan import (
+    OpenWork,
+    PlanDraft,
+    Pricing,
+    PromptSelection,
+    check_targets,
+    choose_prompts,
+    find_targets,
+    fit_concurrency,
+    price_targets,
+    refuse_eviction,
+    refuse_secrets,
+    select_prompts,
+)
+from clawgauge.providers.provider_set import ProviderSet
+from clawgauge.records import CapacityOptions, Prompt, SuiteInfo, Target
+from clawgauge.reports.clean import clean_cell
+from clawgauge.runner.agenda import tier_pool
+from clawgauge.stats.tiers import can_tell_tier_1
+from clawgauge.words import plural
+
+if TYPE_CHECKING:
+    from clawgauge.fleet.driver import JoinedNodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What the command line says of a run."""
+
+    options: Mapping[str, Any]
+    """By the names of options; file, environment and defaults decide the others."""
+    words: Sequence[str]
+    """All that was typed, none of which may be a key."""
+    config_file: Path | None
+    run_id: str | None = None
+    resume: ResumeRequest | None = None
+    capacity: CapacityOptions | None = None
+    """The load that is to be made; None for a run of prompts."""
+    changes_max_time: bool = False
+    """Whether a capacity run that is gone on with gets the `max_time_s` of `capacity`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRun:
+    """A run as far as it is decided before its folder is written, and what it goes on with."""
+
+    draft: PlanDraft
+    resumed: ResumedRun | None
+    nodes: JoinedNodes | None
+    """The machines that ask the models, where this one does not."""
+
+    def open_work(self) -> OpenWork:
+        """What the run's folder has by now: read it while nobody else writes there."""
+        if self.resumed is None:
+            return OpenWork()
+        draft = self.draft
+        return open_work(self.resumed, draft.settings, draft.prompts, draft.asked, draft.targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What is known of a run before anybody was asked anything."""
+
+    configuration: Configuration
+    settings: Settings
+    providers: ProviderSet
+    environ: Mapping[str, str]
+    secrets: Mapping[str, str]
+    redact: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """What a run asks, and whom."""
+
+    settings: Settings
+    suites: list[SuiteInfo]
+    prompts: list[Prompt]
+    asked: list[Prompt]
+    context: str | None
+    targets: list[Target]
+    capacity: CapacityOptions | None
+    nodes: JoinedNodes | None
+    resumed: ResumedRun | None
+
+
+def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
+    """All that is decided before a run; raises the `RequestError` for which there will be none.
+
+    Servers are asked for their models, and nodes for their providers, all in one event loop.
+    """
+    environ = dict(os.environ)
+    environ_secrets = find_secrets({}, environ)
+    if environ_secrets:
+        refuse_secrets({"the command line": request.words}, environ_secrets)
+    configuration = read_configuration(request.config_file, environ)
+    settings = _read_settings(request, configuration, environ)
+    # A resumed run may have asked any provider.
+    named_providers = None
+    if request.resume is None:
+        named_providers = {_provider_name(text) for text in settings.targets}
+    providers = provider_settings(configuration, environ, tell, named_providers)
+    secrets = find_secrets(providers, environ)
+    redact = keep_secrets(secrets)
+    if secrets:
+        words = [*request.words, *settings.targets, settings.runs_dir]
+        refuse_secrets({"the command line or the configuration file": words}, secrets)
+    selection = PromptSelection(settings=settings, prompts=[], suites=[], context=None)
+    if request.capacity is None and (request.resume is None or "suites" in request.options):
+        suites_dir = Path() if "suites" in request.options else configuration.folder
+        resumes = request.resume is not None
+        selection = select_prompts(settings, suites_dir, secrets, tell, resumes=resumes)
+    basis = _Basis(
+        configuration=configuration,
+        settings=selection.settings,
+        providers=ProviderSet(providers),
+        environ=environ,
+        secrets=secrets,
+        redact=redact,
+    )
+    # Without uvloop, which takes longer to load than all else of a dry run.
+    scope = run_async(_find_scope(request, basis, selection, tell), with_uvloop=False)
+    return _finish(request, basis, scope, tell)
+
+
+def _read_settings(
+    request: PlanRequest, configuration: Configuration, environ: Mapping[str, str]
+) -> Settings:
+    """The settings; refused where one that counts is in the file and nobody has vouched for it."""
+    from_file = FIELDS.keys() - request.options.keys()
+    # A resumed run has targets and suites of its own, and a load has no suites.
+    if request.resume is not None and "targets" not in request.options:
+        from_file -= {"targets", "unload_others"}
+    if request.resume is not None or request.capacity is not None:
+        from_file -= {"suites"}
+    return make_settings(configuration.under(request.options, from_file), environ)
+
+
+async def _find_scope(
+    request: PlanRequest, basis: _Basis, selection: PromptSelection, tell: Tell
+) -> _Scope:
+    """Everything for which servers or nodes may have to be asked."""
+    async with basis.providers as providers:
+        nodes, target_texts = await _find_providers(request, basis, tell)
+        targets = await _choose_targets(request, basis, target_texts, tell)
+        if request.run_id is not None:
+            check_run_id(request.run_id)
+        if request.resume is None:
+            scope = _Scope(
+                settings=basis.settings,
+                suites=selection.suites,
+                prompts=selection.prompts,
+                asked=selection.prompts,
+                context=selection.context,
+                targets=targets,
+                capacity=request.capacity,
+                nodes=nodes,
+                resumed=None,
+            )
+        else:
+            resumed = find_resumed(request.resume, Path(basis.settings.runs_dir))
+            _refuse_other_kind(resumed, is_capacity=request.capacity is not None)
+            if nodes is None and resumed.node_names:
+                nodes = await _join_nodes(request, basis, resumed.node_names, tell)
+            scope = _resume_scope(request, basis, resumed, selection, targets, nodes)
+        if scope.capacity is None:
+            _refuse_undecidable(scope)
+            is_forced = scope.resumed is not None and scope.resumed.force
+            if scope.settings.interleave and not is_forced:
+                await refuse_eviction(
+                    scope.settings, scope.targets, providers, _free_memory_bytes(), basis.redact
+                )
+    return scope
+
+
+def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> DecidedRun:
+    """Prices and limits. No loop runs any more, whose descriptors would be counted as used."""
+    settings = scope.settings
+    providers = basis.providers
+    capacity = scope.capacity
+    if capacity is None:
+        # Of calls that nodes make, this machine's limits say nothing.
+        report = tell if scope.nodes is None else _tell_nobody
+        concurrency = fit_concurrency(settings, scope.targets, providers, report)
+        settings = msgspec.structs.replace(settings, concurrency=concurrency)
+    else:
+        _refuse_impossible_load(capacity, scope.targets, providers, scope.nodes)
+    recorded_prices = scope.resumed.recorded.prices if scope.resumed is not None else {}
+    pricing = price_targets(settings, scope.targets, providers, recorded_prices)
+    if capacity is not None:
+        _refuse_unlimited_cost(settings, scope.targets, pricing)
+        if scope.nodes is None:
+            capacity = _fit_capacity(capacity, scope.targets, providers, tell)
+    draft = PlanDraft(
+        settings=settings,
+        prompts=scope.prompts,
+        asked=scope.asked,
+        suites=scope.suites,
+        context=scope.context,
+        targets=scope.targets,
+        providers=providers,
+        prices=pricing.prices,
+        free=pricing.free,
+        capacity=capacity,
+        jobs=basis.configuration.jobs,
+        config_file=request.config_file,
+        environ=basis.environ,
+        secrets=basis.secrets,
+        redact=basis.redact,
+    )
+    return DecidedRun(draft, scope.resumed, scope.nodes)
+
+
+def _tell_nobody(_line: str) -> None: ...
+
+
+def _free_memory_bytes() -> int:
+    import psutil  # loaded where it is needed: a dry run seldom does
+
+    return int(psutil.virtual_memory().available)
+
+
+def _provider_name(target_text: str) -> str:
+    return target_text.removeprefix("!").partition(":")[0]
+
+
+async def _find_providers(
+    request: PlanRequest, basis: _Basis, tell: Tell
+) -> tuple[JoinedNodes | None, list[str]]:
+    """The nodes that are to ask the models, if any, and the targets, each with its provider."""
+    texts = basis.settings.targets
+    node_names = basis.settings.nodes or _find_node_names(texts, basis.configuration)
+    if node_names:
+        from clawgauge.fleet.driver import spell_out
+
+        nodes = await _join_nodes(request, basis, node_names, tell)
+        return nodes, spell_out(basis.providers.settings, texts)
+    if any(_provider_name(text) not in basis.providers.settings for text in texts):
+        texts = await find_providers(texts, basis.providers, tell)
+    return None, texts
+
+
+def _find_node_names(target_texts: Sequence[str], configuration: Configuration) -> list[str]:
+    """The nodes before the providers of targets.
+
+    A command that a run ends with, to be pasted, names them there alone.
+    """
+    known_nodes = [*configuration.nodes, *configuration.withheld["nodes"]]
+    node_names = []
+    for text in target_texts:
+        name = _provider_name(text).partition(".")[0]
+        # A cluster's machines are called by its name and a number.
+        if any(name == known or name.startswith(f"{known}-") for known in known_nodes):
+            node_names.append(name)
+    return node_names
+
+
+async def _join_nodes(
+    request: PlanRequest, basis: _Basis, names: Sequence[str], tell: Tell
+) -> JoinedNodes:
+    from clawgauge.fleet.driver import join
+
+    is_load = request.capacity is not None
+    nodes = await join(basis.settings, basis.configuration, names, tell, together=is_load)
+    basis.providers.add(nodes.providers)
+    return nodes
+
+
+async def _choose_targets(
+    request: PlanRequest, basis: _Basis, texts: Sequence[str], tell: Tell
+) -> list[Target]:
+    """The targets that are wanted now; none where a resumed run has its own."""
+    providers = basis.providers
+    patterns = [parse_target(text, providers.settings) for text in texts]
+    included = [pattern for pattern in patterns if not pattern.excludes]
+    names_targets = request.resume is None or "targets" in request.options
+    names_every_model = bool(included) and not any(pattern.is_wild for pattern in included)
+    targets: list[Target] = []
+    if names_targets:
+        for pattern in included:
+            unusable = providers.settings[pattern.target.provider].unusable
+            if unusable is not None:
+                raise ConfigError(unusable)
+        if names_every_model:
+            targets = apply_patterns(patterns, {})
+            check_targets(targets, providers, basis.secrets)
+    _report_configuration(basis.configuration, tell)
+    if names_targets and not names_every_model:
+        targets = await find_targets(patterns, providers, basis.environ, basis.redact, tell)
+        check_targets(targets, providers, basis.secrets)
+    return targets
+
+
+def _report_configuration(configuration: Configuration, tell: Tell) -> None:
+    """Which file counts, and what of it is left out until the user has vouched for it."""
+    if configuration.path is None:
+        return
+    withheld = []
+    for table, names in configuration.withheld.items():
+        for name in sorted(names):
+            withheld.append(f"[run] {name}" if table == "run" else f"[{table}.{name}]")
+    left_out = ""
+    if withheld:
+        left_out = f"; left out, until `clawgauge trust`: {', '.join(withheld)}"
+    tell(clean_cell(f"using {configuration.path} ({configuration.standing}){left_out}"))
+
+
+def _refuse_other_kind(resumed: ResumedRun, *, is_capacity: bool) -> None:
+    """Refuse a capacity run where a run of prompts is gone on with, and the other way round."""
+    recorded = resumed.recorded.capacity
+    if not is_capacity and recorded is not None:
+        raise RequestError(
+            f"{resumed.path} is a capacity run: go on with it by `clawgauge capacity --resume`"
+        )
+    if is_capacity and (recorded is None or recorded.swap):
+        raise ConfigError(
+            f"{resumed.path} is no capacity run to go on with: use `clawgauge run --resume`"
+        )
+
+
+def _resume_scope(
+    request: PlanRequest,
+    basis: _Basis,
+    resumed: ResumedRun,
+    selection: PromptSelection,
+    targets: Sequence[Target],
+    nodes: JoinedNodes | None,
+) -> _Scope:
+    """What a resumed run asks: as recorded, with what the command line says anew.
+
+    Raises `RunFolderError` for a change that matters, unless it is forced.
+    """
+    config = resumed.recorded
+    settings = resumed_settings(basis.settings, config, request.options)
+    if "suites" in request.options or request.capacity is not None:
+        suites, prompts = prefer_recorded(
+            config, selection.suites, selection.prompts, basis.secrets
+        )
+    else:
+        suites, prompts = recorded_prompts(config, request.config_file, basis.secrets)
+    all_targets = resumed_targets(config, targets, basis.providers.settings)
+    check_targets(all_targets, basis.providers, basis.secrets)
+    changes = find_changes(
+        config,
+        settings=settings,
+        prompts=prompts,
+        targets=all_targets,
+        wanted_targets=targets if "targets" in request.options else config.targets,
+        providers=basis.providers,
+        redact=basis.redact,
+    )
+    refuse_changes(resumed, changes)
+    asked = prompts
+    if "prompt_ids" in request.options:
+        # Only these of the run's own prompts are asked now; the others stay open.
+        asked = choose_prompts(prompts, request.options["prompt_ids"])
+    capacity = config.capacity
+    if capacity is not None and request.capacity is not None and request.changes_max_time:
+        capacity = msgspec.structs.replace(capacity, max_time_s=request.capacity.max_time_s)
+    return _Scope(
+        settings=settings,
+        suites=suites,
+        prompts=prompts,
+        asked=asked,
+        context=config.context,
+        targets=all_targets,
+        capacity=capacity,
+        nodes=nodes,
+        resumed=resumed,
+    )
+
+
+def _refuse_undecidable(scope: _Scope) -> None:
+    """Refuse --until-decided where no number of answers could decide the tier."""
+    if not scope.settings.until_decided:
+        return
+    if scope.context is not None:
+        raise ConfigError("--until-decided leaves out what --in-context compares: use one of them")
+    n_families = len({prompt.family for prompt in tier_pool(scope.prompts)})
+    # A resumed run may have the answers that decide it.
+    if can_tell_tier_1(0, 0, n_families) or (scope.resumed is not None and n_families):
+        return
+    suites = ", ".join(suite.name for suite in scope.suites)
+    how_many = "too few to decide anything" if n_families else "none"
+    raise ConfigError(
+        "--until-decided needs prompts that expect a tool, and the prompts chosen of "
+        f"{suites} have {how_many}: add -s tool_use, or leave the option out"
+    )
+
+
+def _refuse_impossible_load(
+    capacity: CapacityOptions,
+    targets: Sequence[Target],
+    providers: ProviderSet,
+    nodes: JoinedNodes | None,
+) -> None:
+    if capacity.swap and len(targets) < 2:
+        raise ConfigError("--swap changes between models: name at least two with -t")
+    n_nodes = 1
+    if nodes is not None:
+        for target in targets:
+            names = str(providers.get(target.provider).describe().get("node"))
+            n_nodes = max(n_nodes, len(names.split(",")))
+    if capacity.rates and capacity.max_concurrency < n_nodes:
+        raise ConfigError(
+            f"--max-concurrency is shared out to the nodes: with --rate give {n_nodes} or more"
+        )
+
+
+def _refuse_unlimited_cost(settings: Settings, targets: Sequence[Target], pricing: Pricing) -> None:
+    if settings.max_cost_usd is not None:
+        return
+    paid = [target.label for target in targets if target not in pricing.free]
+    if paid:
+        raise ConfigError(
+            f"loading {', '.join(paid)} may cost money: say how much with --max-cost "
+            "(a server of your own has `local = true` in its table)"
+        )
+
+
+def _fit_capacity(
+    capacity: CapacityOptions, targets: Sequence[Target], providers: ProviderSet, tell: Tell
+) -> CapacityOptions:
+    """The load, with no more calls at once than this machine can open; reports if that is fewer."""
+    per_call = max(providers.get(target.provider).descriptors_per_call for target in targets)
+    fitted = fit_to_descriptors(capacity.max_concurrency, per_call)
+    if fitted == capacity.max_concurrency:
+        return capacity
+    tell(f"this machine's limit of open files allows {plural(fitted, 'call')} at once")
+    return msgspec.structs.replace(capacity, max_concurrency=fitted)
