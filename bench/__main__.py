@@ -9,7 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import capacity, fidelity, growth, peers, startup, streams, summary, sustained, throughput, viewer
+from bench import (
+    capacity,
+    fidelity,
+    growth,
+    peers,
+    startup,
+    streams,
+    summary,
+    sustained,
+    throughput,
+    viewer,
+)
 from bench.command import CommandFailed
 from bench.machine import describe_machine
 from bench.report import place, render, render_capacity
@@ -37,7 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse(argv)
     results: dict[str, Any] = {"machine": describe_machine(), "options": _spoken(arguments)}
     with serving(arguments.truthd) as server:
-        setting = Setting(server, quick=arguments.quick, full=arguments.full, rounds=arguments.rounds)
+        setting = Setting(
+            server, quick=arguments.quick, full=arguments.full, rounds=arguments.rounds
+        )
         for name in arguments.only or [name for name in MEASUREMENTS if name != "capacity"]:
             try:
                 results[name] = MEASUREMENTS[name](setting)
@@ -62,11 +75,21 @@ def main(argv: list[str] | None = None) -> int:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="small sizes, to see that it works; not for the page")
-    size.add_argument("--full", action="store_true", help="more calls at every level of concurrency")
-    parser.add_argument("--only", action="append", choices=sorted(MEASUREMENTS), help="one measurement; repeatable")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each side is measured (default 3)")
-    parser.add_argument("--truthd", type=Path, metavar="PATH", help="a truthd binary to measure against instead")
+    size.add_argument(
+        "--quick", action="store_true", help="small sizes, to see that it works; not for the page"
+    )
+    size.add_argument(
+        "--full", action="store_true", help="more calls at every level of concurrency"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=sorted(MEASUREMENTS), help="one measurement; repeatable"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="how often each side is measured (default 3)"
+    )
+    parser.add_argument(
+        "--truthd", type=Path, metavar="PATH", help="a truthd binary to measure against instead"
+    )
     parser.add_argument("--dry", action="store_true", help="print only; write nothing")
     return parser.parse_args(argv)
 
@@ -86,7 +109,10 @@ def write_results(results: dict[str, Any]) -> Path:
 
 
 def _spoken(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(arguments).items()
+    }
 
 
 if __name__ == "__main__":

@@ -39,7 +39,10 @@ def request_body(path: str, model: str, request_id: str) -> bytes:
     prompt = f"Count. [[id:{request_id}]]"
     body: dict[str, object] = {"model": model, "stream": True}
     if path == "chat":
-        body |= {"messages": [{"role": "user", "content": prompt}], "stream_options": {"include_usage": True}}
+        body |= {
+            "messages": [{"role": "user", "content": prompt}],
+            "stream_options": {"include_usage": True},
+        }
     else:
         body["input"] = prompt
     return json.dumps(body).encode()
@@ -66,7 +69,10 @@ async def run(arguments: argparse.Namespace) -> list[BareCall]:
     headers = {"content-type": "application/json"}
     connector = aiohttp.TCPConnector(limit=arguments.concurrency)
     gc.freeze()
-    async with aiohttp.ClientSession(connector=connector, headers=headers) as session, asyncio.TaskGroup() as group:
+    async with (
+        aiohttp.ClientSession(connector=connector, headers=headers) as session,
+        asyncio.TaskGroup() as group,
+    ):
         for _ in range(arguments.concurrency):
             group.create_task(_work(session, url, arguments, numbers, calls))
     return calls
@@ -89,7 +95,9 @@ async def _work(
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.bare_client", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.bare_client", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--base-url", required=True)
     parser.add_argument("--path", choices=sorted(PATHS), default="chat")
     parser.add_argument("--model", required=True)

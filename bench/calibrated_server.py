@@ -75,10 +75,16 @@ class Server:
             case b"/health":
                 return 200, "application/json", '{"status": "ok"}'
             case b"/v1/models":
-                models = [{"id": name, "object": "model", "owned_by": "bench"} for name in SHOWN_MODELS]
+                models = [
+                    {"id": name, "object": "model", "owned_by": "bench"} for name in SHOWN_MODELS
+                ]
                 return 200, "application/json", json.dumps({"object": "list", "data": models})
             case _:
-                return 404, "application/json", '{"error": {"message": "not found", "code": "not_found"}}'
+                return (
+                    404,
+                    "application/json",
+                    '{"error": {"message": "not found", "code": "not_found"}}',
+                )
 
 
 class Connection(asyncio.Protocol):
@@ -146,7 +152,9 @@ class Connection(asyncio.Protocol):
             try:
                 asked = _decode_asked(request.body)
             except msgspec.MsgspecError:
-                self._answer_small(400, "application/json", '{"error": {"message": "not a request"}}')
+                self._answer_small(
+                    400, "application/json", '{"error": {"message": "not a request"}}'
+                )
                 return
             self._begin(request, api, asked, read_ns)
         else:
@@ -183,7 +191,10 @@ async def serve(port: int) -> None:
     stopping = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopping.set)
-    print(f"calibrated server on http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1", flush=True)
+    print(
+        f"calibrated server on http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1",
+        flush=True,
+    )
     # The collector would stop the world in the middle of a schedule, and nothing here makes cycles that matter.
     gc.freeze()
     gc.disable()
@@ -193,8 +204,15 @@ async def serve(port: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.calibrated_server", description=__doc__.partition("\n")[0])
-    parser.add_argument("--port", type=int, default=8399, help="0 takes a free one; printed when ready (default 8399)")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.calibrated_server", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=8399,
+        help="0 takes a free one; printed when ready (default 8399)",
+    )
     parser.add_argument("--cpu", type=int, help="stay on this core (Linux)")
     arguments = parser.parse_args(argv)
     if arguments.cpu is not None:

@@ -37,7 +37,9 @@ def measure(setting: Setting) -> dict[str, Any]:
     if setting.server.tags_requests:
         with serving_load() as address:
             port = int(address.removesuffix("/v1").rpartition(":")[2])
-            return _measure(setting, CalibratedServer("bench.loaded_server", port, tags_requests=False))
+            return _measure(
+                setting, CalibratedServer("bench.loaded_server", port, tags_requests=False)
+            )
     return _measure(setting, setting.server)
 
 
@@ -48,14 +50,18 @@ def _measure(setting: Setting, server: CalibratedServer) -> dict[str, Any]:
         folder.mkdir()
         place = _Place(folder, server)
         slo = ("--slo", f"ttft={SLO_MS:g}ms")
-        references = [(R1, slo), (R2, slo)] if not setting.quick else [(R1, ("--max-concurrency", "8"))]
+        references = (
+            [(R1, slo), (R2, slo)] if not setting.quick else [(R1, ("--max-concurrency", "8"))]
+        )
         for (model, tokens), words in references:
             entry = _load(setting, place, model, "--context", str(tokens), *words)
             found["rows"] += _steps(model, tokens, entry)
             if words is slo:
                 found["facts"] += _bounds(model, tokens, entry)
         if not setting.quick:
-            entry = _load(setting, place, CROWD[0], "--context", str(CROWD[1]), "--max-concurrency", "512")
+            entry = _load(
+                setting, place, CROWD[0], "--context", str(CROWD[1]), "--max-concurrency", "512"
+            )
             found["rows"] += _steps(*CROWD, entry)
             found["facts"] += _arrivals(setting, place)
         found["facts"] += _sweep(setting, place)
@@ -74,12 +80,27 @@ class _Place(Workplace):
 def _load(setting: Setting, place: Workplace, model: str, *words: str) -> dict[str, Any]:
     setting.tell(f"capacity: {model} {' '.join(words)}")
     n_tokens = str(int(_knobs(model)["n"]))
-    argv = [*CLAWGAUGE, "capacity", "-t", f"bench_chat:{model}", "--config", "clawgauge.toml", "--output", n_tokens]
+    argv = [
+        *CLAWGAUGE,
+        "capacity",
+        "-t",
+        f"bench_chat:{model}",
+        "--config",
+        "clawgauge.toml",
+        "--output",
+        n_tokens,
+    ]
     done = subprocess.run(
-        [*argv, "--quiet", "--json", *words], cwd=place.folder, env=place.environment, capture_output=True, check=False
+        [*argv, "--quiet", "--json", *words],
+        cwd=place.folder,
+        env=place.environment,
+        capture_output=True,
+        check=False,
     )
     if done.returncode != 0:
-        raise ValueError(f"capacity of {model} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+        raise ValueError(
+            f"capacity of {model} ended with {done.returncode}: {done.stderr.decode()[-500:]}"
+        )
     return {"entries": json.loads(done.stdout)["capacity"]}
 
 
@@ -126,21 +147,37 @@ def _bounds(model: str, tokens: int, entry: dict[str, Any]) -> list[dict[str, An
     most = max(c for c in range(1, 4_096) if truth(model, tokens, c)[1] <= SLO_MS)
     found = one["knee"] or {}
     return [
-        _fact(f"{model}: knee, clients", knee, found.get("concurrency"), f"limited by {found.get('limited_by')}"),
+        _fact(
+            f"{model}: knee, clients",
+            knee,
+            found.get("concurrency"),
+            f"limited by {found.get('limited_by')}",
+        ),
         _fact(f"{model}: saturated, requests/s", saturated, found.get("requests_per_s")),
-        _fact(f"{model}: most within {SLO_MS / 1000:g} s, clients", most, one["within_slo"]["concurrency"]),
+        _fact(
+            f"{model}: most within {SLO_MS / 1000:g} s, clients",
+            most,
+            one["within_slo"]["concurrency"],
+        ),
     ]
 
 
-def _fact(what: str, true: float | str, measured: float | str | None, note: str = "") -> dict[str, Any]:
+def _fact(
+    what: str, true: float | str, measured: float | str | None, note: str = ""
+) -> dict[str, Any]:
     return {"what": what, "true": true, "measured": measured, "note": note}
 
 
 def _sweep(setting: Setting, place: Workplace) -> list[dict[str, Any]]:
     """A line through the lengths that fit, and every length that does not."""
-    model, lengths = "s4-f50-t20-i5-n8-x12000", (1_000, 2_000, 4_000, 8_000, 11_900, 12_100, 13_000, 32_000)
+    model, lengths = (
+        "s4-f50-t20-i5-n8-x12000",
+        (1_000, 2_000, 4_000, 8_000, 11_900, 12_100, 13_000, 32_000),
+    )
     context = ",".join(map(str, lengths))
-    entries = _load(setting, place, model, "--context", context, "--max-concurrency", "1")["entries"]
+    entries = _load(setting, place, model, "--context", context, "--max-concurrency", "1")[
+        "entries"
+    ]
     fit = next((one["ttft_fit"] for one in entries if one["ttft_fit"]), None) or {}
     cut = sum(one["truncated"] is True for one in entries)
     right = sum(one["truncated"] is (one["context_tokens"] > 12_000) for one in entries)
@@ -161,7 +198,10 @@ def _arrivals(setting: Setting, place: Workplace) -> list[dict[str, Any]]:
     theory = _simulate([0.0], rates[0] / 1000)
     facts = [
         _fact(
-            "R1 at 80%: first token mean, ms", sum(theory) / len(theory), below["ttft_ms"]["mean"], "M/D/8, a sample"
+            "R1 at 80%: first token mean, ms",
+            sum(theory) / len(theory),
+            below["ttft_ms"]["mean"],
+            "M/D/8, a sample",
         ),
         _fact(
             "R1 at 80%: first token p95, ms",
@@ -169,7 +209,12 @@ def _arrivals(setting: Setting, place: Workplace) -> list[dict[str, Any]]:
             below["ttft_ms"]["p95"],
             "M/D/8, a sample",
         ),
-        _fact("R1 at 120%: answered a second", saturated, above["requests_per_s"], f"growing: {above['growing']}"),
+        _fact(
+            "R1 at 120%: answered a second",
+            saturated,
+            above["requests_per_s"],
+            f"growing: {above['growing']}",
+        ),
     ]
     # Sharper: what these very arrivals must have waited, call by call.
     for share, step in (("80%", below), ("120%", above)):
@@ -177,14 +222,26 @@ def _arrivals(setting: Setting, place: Workplace) -> list[dict[str, Any]]:
         told, seen = _simulate(due), sorted(seen)
         for name, place_of in (("p50", 0.5), ("p95", 0.95)):
             n = int(len(told) * place_of)
-            facts.append(_fact(f"R1 at {share}: {name} of these {len(due)} arrivals, ms", told[n], seen[n], "replayed"))
+            facts.append(
+                _fact(
+                    f"R1 at {share}: {name} of these {len(due)} arrivals, ms",
+                    told[n],
+                    seen[n],
+                    "replayed",
+                )
+            )
     return facts
 
 
 def _calls(place: Workplace, step: str) -> tuple[list[float], list[float]]:
     """When the calls of a step were due, and how long after that each had its first token; in milliseconds."""
-    rows = [json.loads(line) for line in (place.newest_run() / "results.jsonl").read_bytes().splitlines()]
-    mine = sorted((row["load"]["due_us"], row) for row in rows if row["prompt_id"] == step and row["success"])
+    rows = [
+        json.loads(line)
+        for line in (place.newest_run() / "results.jsonl").read_bytes().splitlines()
+    ]
+    mine = sorted(
+        (row["load"]["due_us"], row) for row in rows if row["prompt_id"] == step and row["success"]
+    )
     waits = [(row["load"]["queued_us"] + row["timings_us"]["ttft"]) / 1000 for _, row in mine]
     return [due_us / 1000 for due_us, _ in mine], waits
 
@@ -219,7 +276,11 @@ def _beside(setting: Setting, place: Workplace) -> tuple[list[dict[str, Any]], d
                 skipped[name] = str(failure)[-200:]
                 break
             true_rate, ttft = truth(model, tokens, clients)
-            figures = {"rps": [true_rate, rate], "ttft_p50": [ttft, first], "ttft_p95": [ttft, late]}
+            figures = {
+                "rps": [true_rate, rate],
+                "ttft_p50": [ttft, first],
+                "ttft_p95": [ttft, late],
+            }
             rows.append({"tool": name, "at_once": clients, "n": PEER_CALLS, **figures})
     return rows, skipped
 
@@ -233,10 +294,37 @@ def write_prompts(folder: Path, tokens: int) -> None:
 
 
 def _aiperf(model: str, base_url: str, clients: int, folder: Path) -> list[str]:
-    host, tokenizer = base_url.removesuffix("/v1"), os.environ.get(TOKENIZER_VARIABLE, DEFAULT_TOKENIZER)
-    argv = ["profile", "--model", model, "--url", host, "--endpoint-type", "chat", "--streaming", "--ui", "none"]
-    argv += ["--concurrency", str(clients), "--request-count", str(PEER_CALLS), "--tokenizer", tokenizer]
-    argv += ["--input-file", "turns.jsonl", "--custom-dataset-type", "single-turn", "--use-server-token-count"]
+    host, tokenizer = (
+        base_url.removesuffix("/v1"),
+        os.environ.get(TOKENIZER_VARIABLE, DEFAULT_TOKENIZER),
+    )
+    argv = [
+        "profile",
+        "--model",
+        model,
+        "--url",
+        host,
+        "--endpoint-type",
+        "chat",
+        "--streaming",
+        "--ui",
+        "none",
+    ]
+    argv += [
+        "--concurrency",
+        str(clients),
+        "--request-count",
+        str(PEER_CALLS),
+        "--tokenizer",
+        tokenizer,
+    ]
+    argv += [
+        "--input-file",
+        "turns.jsonl",
+        "--custom-dataset-type",
+        "single-turn",
+        "--use-server-token-count",
+    ]
     return [*argv, "--output-artifact-dir", str(folder)]
 
 
@@ -248,8 +336,24 @@ def _read_aiperf(folder: Path) -> tuple[float, float, float]:
 
 def _evalscope(model: str, base_url: str, clients: int, folder: Path) -> list[str]:
     argv = ["perf", "--url", f"{base_url}/chat/completions", "--model", model, "--api", "openai"]
-    argv += ["--parallel", str(clients), "--number", str(PEER_CALLS), "--stream", "--min-prompt-length", "1"]
-    return [*argv, "--dataset", "line_by_line", "--dataset-path", "lines.txt", "--outputs-dir", str(folder)]
+    argv += [
+        "--parallel",
+        str(clients),
+        "--number",
+        str(PEER_CALLS),
+        "--stream",
+        "--min-prompt-length",
+        "1",
+    ]
+    return [
+        *argv,
+        "--dataset",
+        "line_by_line",
+        "--dataset-path",
+        "lines.txt",
+        "--outputs-dir",
+        str(folder),
+    ]
 
 
 def _read_evalscope(folder: Path) -> tuple[float, float, float]:
@@ -279,7 +383,9 @@ def _read_servebench(folder: Path) -> tuple[float, float, float]:
     return said["request_throughput"], 1000 * said["ttft"]["p50"], firsts[int(len(firsts) * 0.95)]
 
 
-Peer = tuple[Callable[[str, str, int, Path], list[str]], Callable[[Path], tuple[float, float, float]]]
+Peer = tuple[
+    Callable[[str, str, int, Path], list[str]], Callable[[Path], tuple[float, float, float]]
+]
 PEERS: dict[str, Peer] = {
     "servebench": (_servebench, _read_servebench),
     "aiperf": (_aiperf, _read_aiperf),

@@ -32,7 +32,11 @@ class Finished:
 
 
 def run_command(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], started: Callable[[int], None] | None = None
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    started: Callable[[int], None] | None = None,
 ) -> Finished:
     """Run it; raises `CommandFailed` with its last words when it ends with anything but 0, or not at all.
 

@@ -124,7 +124,11 @@ class SpinningAlarm:
         self.close()
         self._due_ns = due_ns
         wait_s = (due_ns - _SPIN_NS - time.perf_counter_ns()) / NS_PER_S
-        self._waiting = self._loop.call_later(wait_s, self._spin) if wait_s > 0 else self._loop.call_soon(self._spin)
+        self._waiting = (
+            self._loop.call_later(wait_s, self._spin)
+            if wait_s > 0
+            else self._loop.call_soon(self._spin)
+        )
 
     def close(self) -> None:
         if self._waiting is not None:

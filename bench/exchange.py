@@ -29,7 +29,9 @@ class Outlet(Protocol):
 class Exchange:
     """One reply on its schedule. Everything it sends is stamped just before it is handed to the kernel."""
 
-    def __init__(self, outlet: Outlet, deadlines: DeadlineQueue, log: TruthLog, reply: Reply, row: TruthRow) -> None:
+    def __init__(
+        self, outlet: Outlet, deadlines: DeadlineQueue, log: TruthLog, reply: Reply, row: TruthRow
+    ) -> None:
         self._outlet = outlet
         self._deadlines = deadlines
         self._log = log
@@ -41,7 +43,9 @@ class Exchange:
     def begin(self) -> None:
         reply, row = self._reply, self._row
         if not row.stream:
-            due_ns = row.recv_ns + (reply.offsets_ns[-1] if reply.offsets_ns else reply.schedule.first_ns)
+            due_ns = row.recv_ns + (
+                reply.offsets_ns[-1] if reply.offsets_ns else reply.schedule.first_ns
+            )
             self._deadlines.add(due_ns, lambda now_ns: self._send_whole(now_ns - due_ns))
             return
         if reply.schedule.first_ns:

@@ -62,7 +62,8 @@ def _measure_level(setting: Setting, path: str, level: Level) -> dict[str, Any]:
     for side, rounds in samples.items():
         names = dict.fromkeys(name for one in rounds for name in one["errors"])
         row[side] = {
-            name: median_of([one["errors"][name] for one in rounds if name in one["errors"]]) for name in names
+            name: median_of([one["errors"][name] for one in rounds if name in one["errors"]])
+            for name in names
         }
         row[side]["server_late_ms"] = median_of([one["server_late_ms"] for one in rounds])
         row[side]["n_warm"] = median([one["n_warm"] for one in rounds])
@@ -93,12 +94,16 @@ def _bare_round(place: Workplace, path: str, level: Level) -> dict[str, Any]:
     return _round(truth, len(warm), bare_errors(warm or pairs))
 
 
-def _round(truth: Sequence[TruthRow], n_warm: int, errors: dict[str, dict[str, float]]) -> dict[str, Any]:
+def _round(
+    truth: Sequence[TruthRow], n_warm: int, errors: dict[str, dict[str, float]]
+) -> dict[str, Any]:
     late_ms = spread([row.late_ns / NS_PER_MS for row in truth])
     return {"errors": errors, "server_late_ms": late_ms, "n_warm": n_warm}
 
 
-def pair_up(records: dict[str, Record], truth: Sequence[TruthRow], *, by_tag: bool) -> list[tuple[Record, TruthRow]]:
+def pair_up(
+    records: dict[str, Record], truth: Sequence[TruthRow], *, by_tag: bool
+) -> list[tuple[Record, TruthRow]]:
     """Each record with the server's row of the same call.
 
     Without tags in the log, calls are matched in the order in which they began; calls of one millisecond may be
@@ -146,4 +151,6 @@ def bare_errors(pairs: Sequence[tuple[BareCall, TruthRow]]) -> dict[str, dict[st
 def _from_label(record: Record, row: TruthRow) -> TruthRow:
     """The row with its beginning moved to the record's wall-clock label; the label was rounded down."""
     wall_minus_perf_ns = time.time_ns() - time.perf_counter_ns()
-    return replace(row, recv_ns=record.started_at_ms * NS_PER_MS + NS_PER_MS // 2 - wall_minus_perf_ns)
+    return replace(
+        row, recv_ns=record.started_at_ms * NS_PER_MS + NS_PER_MS // 2 - wall_minus_perf_ns
+    )

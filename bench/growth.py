@@ -18,21 +18,37 @@ PROMPTS = 1000
 
 def measure(setting: Setting) -> dict[str, Any]:
     """One row per size; `marginal` is the cost of a call between the smallest and the largest."""
-    sizes = setting.pick(quick=[1_000, 3_000], normal=[1_000, 10_000, 100_000], full=[1_000, 100_000])
-    setting.tell(f"growth: {', '.join(f'{size:,}' for size in sizes)} calls at concurrency {CONCURRENCY}")
+    sizes = setting.pick(
+        quick=[1_000, 3_000], normal=[1_000, 10_000, 100_000], full=[1_000, 100_000]
+    )
+    setting.tell(
+        f"growth: {', '.join(f'{size:,}' for size in sizes)} calls at concurrency {CONCURRENCY}"
+    )
     with setting.workplace() as place:
         sides: dict[str, Callable[[], Finished]] = {}
         for size in sizes:
             sides[f"clawgauge_{size}"] = partial(
-                ask_and_check, place, MODEL, calls=size, concurrency=CONCURRENCY, repeats=size // PROMPTS
+                ask_and_check,
+                place,
+                MODEL,
+                calls=size,
+                concurrency=CONCURRENCY,
+                repeats=size // PROMPTS,
             )
-            sides[f"bare_{size}"] = partial(run_bare, place, "chat", MODEL, calls=size, concurrency=CONCURRENCY)
+            sides[f"bare_{size}"] = partial(
+                run_bare, place, "chat", MODEL, calls=size, concurrency=CONCURRENCY
+            )
         samples = setting.interleave(sides)
     rows = [
-        {"calls": size, **{side: _describe(samples[f"{side}_{size}"]) for side in ("clawgauge", "bare")}}
+        {
+            "calls": size,
+            **{side: _describe(samples[f"{side}_{size}"]) for side in ("clawgauge", "bare")},
+        }
         for size in sizes
     ]
-    marginal = {side: _marginal(samples, side, sizes[0], sizes[-1]) for side in ("clawgauge", "bare")}
+    marginal = {
+        side: _marginal(samples, side, sizes[0], sizes[-1]) for side in ("clawgauge", "bare")
+    }
     return {
         "model": MODEL,
         "concurrency": CONCURRENCY,

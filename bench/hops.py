@@ -31,7 +31,11 @@ class Walk:
     """
 
     def __init__(self) -> None:
-        self.stretches: dict[str, dict[tuple[str, str], None]] = {"way": {}, "asked": {}, "cell": {}}
+        self.stretches: dict[str, dict[tuple[str, str], None]] = {
+            "way": {},
+            "asked": {},
+            "cell": {},
+        }
         self._is_open = {"way": True, "asked": True, "cell": False}
         self._outside: set[FrameType] = set()
 
@@ -65,7 +69,10 @@ def _callers(frame: FrameType) -> Iterator[FrameType]:
 
 
 def _is_importing(frame: FrameType) -> bool:
-    return any(each.f_code.co_name == "<module>" and _ROOT in each.f_code.co_filename for each in _callers(frame))
+    return any(
+        each.f_code.co_name == "<module>" and _ROOT in each.f_code.co_filename
+        for each in _callers(frame)
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -74,8 +81,20 @@ def main(argv: list[str]) -> int:
     walk = Walk()
     with serving() as server, tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        Path("clawgauge.toml").write_text(f'[providers.here]\ntype = "openai_chat"\nbase_url = "{server.base_url}"\n')
-        words = ["run", "-t", f"here:{MODEL}", "-s", "core", "--prompt-ids", "P0", "--config", "clawgauge.toml"]
+        Path("clawgauge.toml").write_text(
+            f'[providers.here]\ntype = "openai_chat"\nbase_url = "{server.base_url}"\n'
+        )
+        words = [
+            "run",
+            "-t",
+            f"here:{MODEL}",
+            "-s",
+            "core",
+            "--prompt-ids",
+            "P0",
+            "--config",
+            "clawgauge.toml",
+        ]
         sys.setprofile(walk)
         try:
             code = clawgauge(words)
@@ -85,7 +104,11 @@ def main(argv: list[str]) -> int:
         files = Counter(file for file, _ in places)
         print(f"{name}: {len(places)} functions in {len(files)} files")
         if "--list" in argv:
-            print("\n".join(f"  {file}: {', '.join(n for f, n in places if f == file)}" for file in files))
+            print(
+                "\n".join(
+                    f"  {file}: {', '.join(n for f, n in places if f == file)}" for file in files
+                )
+            )
     return code
 
 

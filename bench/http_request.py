@@ -44,7 +44,9 @@ def take_request(held: bytearray) -> Request | None:
     del held[:body_end]
     request_id = _field(fields, b"x-request-id") or _marker(body)
     closes = _field(fields, b"connection") == b"close"
-    return Request(words[0], words[1].partition(b"?")[0], body, request_id.decode("latin-1"), closes)
+    return Request(
+        words[0], words[1].partition(b"?")[0], body, request_id.decode("latin-1"), closes
+    )
 
 
 def _field(fields: bytes, name: bytes) -> bytes:

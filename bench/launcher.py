@@ -17,7 +17,10 @@ def main() -> int:
     wall_ns = time.perf_counter_ns() - began_ns
     exit_code = os.waitstatus_to_exitcode(status)
     report = os.open(report_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.write(report, f"{exit_code} {wall_ns} {usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}".encode())
+    os.write(
+        report,
+        f"{exit_code} {wall_ns} {usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}".encode(),
+    )
     os.close(report)
     return 0
 

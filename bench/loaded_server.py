@@ -41,7 +41,9 @@ class Model:
 
     def __init__(self, name: str) -> None:
         parts = name.split("-")
-        numbers = {found[1]: float(found[2]) for part in parts if (found := _NUMBER.fullmatch(part))}
+        numbers = {
+            found[1]: float(found[2]) for part in parts if (found := _NUMBER.fullmatch(part))
+        }
         self.words = set(parts)
         self.prefill_s = numbers.get("f", 0.0) / 1e6
         self.first_s, self.gap_s = numbers.get("t", 0.0) / 1e3, numbers.get("i", 0.0) / 1e3
@@ -89,18 +91,24 @@ class Connection(asyncio.Protocol):
         model = self._models.setdefault(asked["model"], Model(asked["model"]))
         tokens = math.ceil(len(prompt) / 4)
         if "gone" in model.words:
-            self._send_whole(404, {"error": {"message": "no such model", "code": "model_not_found"}})
+            self._send_whole(
+                404, {"error": {"message": "no such model", "code": "model_not_found"}}
+            )
             return
         if tokens > model.window:
             if "refuse" in model.words:
                 words = f"the prompt has {tokens} tokens, the window {model.window:g}"
-                self._send_whole(400, {"error": {"message": words, "code": "context_length_exceeded"}})
+                self._send_whole(
+                    400, {"error": {"message": words, "code": "context_length_exceeded"}}
+                )
                 return
             tokens = int(model.window)
             prompt = prompt[-4 * tokens :]
         codes = _CODE.findall(prompt) if "repeat" in model.words else []
         due_s = model.admit(now_s, tokens)
-        self._task = asyncio.get_running_loop().create_task(self._stream(model, due_s, tokens, codes))
+        self._task = asyncio.get_running_loop().create_task(
+            self._stream(model, due_s, tokens, codes)
+        )
 
     async def _stream(self, model: Model, due_s: float, tokens: int, codes: list[str]) -> None:
         self._transport.write(_HEAD)
@@ -129,7 +137,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(head.encode() + data)
 
 
-async def serve(port: int, started: threading.Event, found: list[int], stop: asyncio.Event | None = None) -> None:
+async def serve(
+    port: int, started: threading.Event, found: list[int], stop: asyncio.Event | None = None
+) -> None:
     models: dict[str, Model] = {}
     listener = await asyncio.get_running_loop().create_server(
         lambda: Connection(models), "127.0.0.1", port, backlog=1024
@@ -164,7 +174,9 @@ def serving_load() -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loaded_server", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.loaded_server", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--port", type=int, default=8399)
     started, found = threading.Event(), list[int]()
     asyncio.run(serve(parser.parse_args(argv).port, started, found))

@@ -27,7 +27,9 @@ def describe_machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "python": platform.python_version(),
-        "libraries": {name: version for name in LIBRARIES if (version := _version(name)) is not None},
+        "libraries": {
+            name: version for name in LIBRARIES if (version := _version(name)) is not None
+        },
         "commit": _commit(),
         "load_average": load_average(),
     }
@@ -38,7 +40,10 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )
 
 
 def _version(name: str) -> str | None:
@@ -52,7 +57,9 @@ def _commit() -> str | None:
     """The commit measured, with a mark where the tree differs from it; None outside a checkout."""
     try:
         command = ["git", "describe", "--always", "--dirty"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -75,7 +75,9 @@ def _measure_found(
     tokenizer = os.environ.get(TOKENIZER_VARIABLE, DEFAULT_TOKENIZER)
     samples: dict[str, list[Finished]] = {"clawgauge": []}
     for _ in range(setting.rounds):
-        samples["clawgauge"].append(ask_and_check(place, MODEL, calls=calls, concurrency=CONCURRENCY))
+        samples["clawgauge"].append(
+            ask_and_check(place, MODEL, calls=calls, concurrency=CONCURRENCY)
+        )
         for peer in found:
             if peer.program in skipped:
                 continue
@@ -87,7 +89,11 @@ def _measure_found(
                 samples.setdefault(peer.program, []).append(_run_peer(setting, place, argv, calls))
             except (CommandFailed, ValueError) as failure:
                 skipped[peer.program] = str(failure)[-500:]
-    return {name: _describe(rounds) for name, rounds in samples.items() if rounds and name not in skipped}
+    return {
+        name: _describe(rounds)
+        for name, rounds in samples.items()
+        if rounds and name not in skipped
+    }
 
 
 def _run_peer(setting: Setting, place: Workplace, argv: list[str], calls: int) -> Finished:
@@ -117,30 +123,106 @@ def _describe(rounds: list[Finished]) -> dict[str, float]:
 
 
 def _guidellm(work: Work) -> list[str]:
-    argv = ["guidellm", "benchmark", "--target", work.host_url, "--model", MODEL, "--processor", work.tokenizer]
-    argv += ["--rate-type", "concurrent", "--rate", str(CONCURRENCY), "--max-requests", str(work.calls)]
-    return [*argv, "--data", "prompt_tokens=16,output_tokens=16", "--output-path", str(work.folder / "out.json")]
+    argv = [
+        "guidellm",
+        "benchmark",
+        "--target",
+        work.host_url,
+        "--model",
+        MODEL,
+        "--processor",
+        work.tokenizer,
+    ]
+    argv += [
+        "--rate-type",
+        "concurrent",
+        "--rate",
+        str(CONCURRENCY),
+        "--max-requests",
+        str(work.calls),
+    ]
+    return [
+        *argv,
+        "--data",
+        "prompt_tokens=16,output_tokens=16",
+        "--output-path",
+        str(work.folder / "out.json"),
+    ]
 
 
 def _aiperf(work: Work) -> list[str]:
-    argv = ["aiperf", "profile", "--model", MODEL, "--url", work.host_url, "--endpoint-type", "chat", "--streaming"]
-    argv += ["--concurrency", str(CONCURRENCY), "--request-count", str(work.calls), "--tokenizer", work.tokenizer]
-    argv += ["--synthetic-input-tokens-mean", "16", "--ui", "none", "--output-artifact-dir", str(work.folder)]
+    argv = [
+        "aiperf",
+        "profile",
+        "--model",
+        MODEL,
+        "--url",
+        work.host_url,
+        "--endpoint-type",
+        "chat",
+        "--streaming",
+    ]
+    argv += [
+        "--concurrency",
+        str(CONCURRENCY),
+        "--request-count",
+        str(work.calls),
+        "--tokenizer",
+        work.tokenizer,
+    ]
+    argv += [
+        "--synthetic-input-tokens-mean",
+        "16",
+        "--ui",
+        "none",
+        "--output-artifact-dir",
+        str(work.folder),
+    ]
     return argv
 
 
 def _evalscope(work: Work) -> list[str]:
     prompts = work.folder / "prompts.txt"
-    prompts.write_text("".join(f"Count to sixteen, please, for the {n}th time.\n" for n in range(work.calls)))
-    argv = ["evalscope", "perf", "--url", f"{work.base_url}/chat/completions", "--model", MODEL, "--api", "openai"]
-    argv += ["--parallel", str(CONCURRENCY), "--number", str(work.calls), "--stream", "--min-prompt-length", "1"]
-    argv += ["--dataset", "line_by_line", "--dataset-path", str(prompts), "--outputs-dir", str(work.folder)]
+    prompts.write_text(
+        "".join(f"Count to sixteen, please, for the {n}th time.\n" for n in range(work.calls))
+    )
+    argv = [
+        "evalscope",
+        "perf",
+        "--url",
+        f"{work.base_url}/chat/completions",
+        "--model",
+        MODEL,
+        "--api",
+        "openai",
+    ]
+    argv += [
+        "--parallel",
+        str(CONCURRENCY),
+        "--number",
+        str(work.calls),
+        "--stream",
+        "--min-prompt-length",
+        "1",
+    ]
+    argv += [
+        "--dataset",
+        "line_by_line",
+        "--dataset-path",
+        str(prompts),
+        "--outputs-dir",
+        str(work.folder),
+    ]
     return argv
 
 
 def _inspect(work: Work) -> list[str]:
     samples = work.folder / "samples.jsonl"
-    samples.write_text("".join(json.dumps({"input": f"Count. {n}", "target": "w0"}) + "\n" for n in range(work.calls)))
+    samples.write_text(
+        "".join(
+            json.dumps({"input": f"Count. {n}", "target": "w0"}) + "\n" for n in range(work.calls)
+        )
+    )
     task = work.folder / "task.py"
     task.write_text(
         "from inspect_ai import Task, task\nfrom inspect_ai.dataset import json_dataset\n"
@@ -162,11 +244,28 @@ def _inspect(work: Work) -> list[str]:
 
 
 def _promptfoo(work: Work) -> list[str]:
-    provider = {"id": f"openai:chat:{MODEL}", "config": {"apiBaseUrl": work.base_url, "apiKey": "calibrated"}}
-    tests = [{"vars": {"n": str(n)}, "assert": [{"type": "contains", "value": "w0"}]} for n in range(work.calls)]
+    provider = {
+        "id": f"openai:chat:{MODEL}",
+        "config": {"apiBaseUrl": work.base_url, "apiKey": "calibrated"},
+    }
+    tests = [
+        {"vars": {"n": str(n)}, "assert": [{"type": "contains", "value": "w0"}]}
+        for n in range(work.calls)
+    ]
     config = work.folder / "promptfooconfig.json"
-    config.write_text(json.dumps({"prompts": ["Count. {{n}}"], "providers": [provider], "tests": tests}))
-    argv = ["promptfoo", "eval", "-c", str(config), "--no-cache", "--no-table", "--no-progress-bar", "--no-write"]
+    config.write_text(
+        json.dumps({"prompts": ["Count. {{n}}"], "providers": [provider], "tests": tests})
+    )
+    argv = [
+        "promptfoo",
+        "eval",
+        "-c",
+        str(config),
+        "--no-cache",
+        "--no-table",
+        "--no-progress-bar",
+        "--no-write",
+    ]
     return [*argv, "--max-concurrency", str(CONCURRENCY)]
 
 

@@ -53,12 +53,19 @@ def _machine(machine: Results) -> str:
         f"Measured {machine['date']} on {machine['system']}, {machine['cores']} × {machine['cpu']}, "
         f"{machine['memory_gb']} GB, Python {machine['python']}; {libraries}; commit {machine['commit'] or 'unknown'}; "
         f"{_load(machine)} at the start."
-        + (" **The machine was busy with other work: only the ratios mean anything.**" if busy else "")
+        + (
+            " **The machine was busy with other work: only the ratios mean anything.**"
+            if busy
+            else ""
+        )
     )
 
 
 def _targets(verdicts: list[Verdict]) -> str:
-    rows = [(verdict.what, verdict.target, verdict.measured, _MARKS[verdict.met]) for verdict in verdicts]
+    rows = [
+        (verdict.what, verdict.target, verdict.measured, _MARKS[verdict.met])
+        for verdict in verdicts
+    ]
     return "### Targets\n\n" + table(("what", "target", "measured", ""), rows)
 
 
@@ -69,9 +76,14 @@ def _fidelity(measured: Results) -> str:
             if side not in row:
                 continue
             figures = row[side]
-            cells = [_trio(figures.get(name)) for name in ("ttft_ms", "ttfa_ms", "e2e_ms", "tps_pct", "server_late_ms")]
+            cells = [
+                _trio(figures.get(name))
+                for name in ("ttft_ms", "ttfa_ms", "e2e_ms", "tps_pct", "server_late_ms")
+            ]
             load = f"{row['load_average'][0]:.2f}"
-            rows.append((row["path"], row["concurrency"], side, int(figures["ttft_ms"]["n"]), *cells, load))
+            rows.append(
+                (row["path"], row["concurrency"], side, int(figures["ttft_ms"]["n"]), *cells, load)
+            )
     head = (
         "path",
         "at once",
@@ -85,13 +97,18 @@ def _fidelity(measured: Results) -> str:
         "load",
     )
     words = (
-        f"Model `{measured['model']}`, server {measured['server']}; calls on reused connections; medians of the rounds."
+        f"Model `{measured['model']}`, server {measured['server']}; "
+        "calls on reused connections; medians of the rounds."
     )
     return f"### Error of the recorded times: p50 / p95 / p99\n\n{words}\n\n" + table(head, rows)
 
 
 def _trio(figures: dict[str, float] | None) -> str:
-    return "–" if figures is None else " / ".join(f"{figures[share]:.2f}" for share in ("p50", "p95", "p99"))
+    return (
+        "–"
+        if figures is None
+        else " / ".join(f"{figures[share]:.2f}" for share in ("p50", "p95", "p99"))
+    )
 
 
 def _throughput(measured: Results) -> str:
@@ -101,7 +118,16 @@ def _throughput(measured: Results) -> str:
         if (f := measured[side])
     ]
     ratios = measured["ratios"]
-    rows.append(("ratio", ratios["wall_s"], ratios["calls_per_s"], ratios["cpu_s"], "", ratios["peak_rss_mb"]))
+    rows.append(
+        (
+            "ratio",
+            ratios["wall_s"],
+            ratios["calls_per_s"],
+            ratios["cpu_s"],
+            "",
+            ratios["peak_rss_mb"],
+        )
+    )
     head = ("client", "wall s", "calls/s", "CPU s", "CPU ms a call", "peak MB")
     title = f"### {measured['calls']:,} calls of 16 instant tokens, {measured['concurrency']} at once, whole command"
     return f"{title}\n\n{_load(measured)}\n\n" + table(head, rows)
@@ -153,7 +179,14 @@ def _sustained(measured: Results) -> str:
 
 def _summary(measured: Results) -> str:
     rows = [
-        (f"{row['records']:,}", row["file_mb"], f["wall_s"], f["cpu_s"], f["peak_rss_mb"], row["wc"]["wall_s"])
+        (
+            f"{row['records']:,}",
+            row["file_mb"],
+            f["wall_s"],
+            f["cpu_s"],
+            f["peak_rss_mb"],
+            row["wc"]["wall_s"],
+        )
         for row in measured["rows"]
         if (f := row["summarize"])
     ]
@@ -181,9 +214,13 @@ def _startup(measured: Results) -> str:
         "dry_run": "`clawgauge run --dry-run`",
     }
     rows = [
-        (words, f["wall_ms"], f["cpu_ms"], f["peak_rss_mb"]) for key, words in names.items() if (f := measured[key])
+        (words, f["wall_ms"], f["cpu_ms"], f["peak_rss_mb"])
+        for key, words in names.items()
+        if (f := measured[key])
     ]
-    return f"### Starting\n\n{_load(measured)}\n\n" + table(("command", "wall ms", "CPU ms", "peak MB"), rows)
+    return f"### Starting\n\n{_load(measured)}\n\n" + table(
+        ("command", "wall ms", "CPU ms", "peak MB"), rows
+    )
 
 
 def _peers(measured: Results) -> str:
@@ -196,10 +233,14 @@ def _peers(measured: Results) -> str:
         )
         for name, f in measured["rows"].items()
     ]
-    skipped = "; ".join(f"{name}: {why.splitlines()[-1][:100]}" for name, why in measured["skipped"].items() if why)
+    skipped = "; ".join(
+        f"{name}: {why.splitlines()[-1][:100]}" for name, why in measured["skipped"].items() if why
+    )
     words = f"{_load(measured)}" + (f". Skipped: {skipped}" if skipped else "")
     title = f"### {measured['calls']:,} calls by other tools"
-    return f"{title}\n\n{words}" + ("\n\n" + table(("tool", "wall s", "CPU s", "peak MB"), rows) if rows else "")
+    return f"{title}\n\n{words}" + (
+        "\n\n" + table(("tool", "wall s", "CPU s", "peak MB"), rows) if rows else ""
+    )
 
 
 def _capacity(measured: Results) -> str:
@@ -213,18 +254,32 @@ def _capacity(measured: Results) -> str:
         )
         for row in measured["rows"]
     ]
-    head = ("server", "prompt", "at once", "calls", "requests/s", "first token p50 ms", "first token p95 ms")
+    head = (
+        "server",
+        "prompt",
+        "at once",
+        "calls",
+        "requests/s",
+        "first token p50 ms",
+        "first token p95 ms",
+    )
     facts = [
         (fact["what"], *(_digits(fact[key]) for key in ("true", "measured")), fact["note"])
         for fact in measured["facts"]
     ]
-    peers = [(row["tool"], row["at_once"], row["n"], *_beside_truth(row)) for row in measured["peers"]]
+    peers = [
+        (row["tool"], row["at_once"], row["n"], *_beside_truth(row)) for row in measured["peers"]
+    ]
     skipped = "".join(f" {name}: {why}." for name, why in measured["skipped"].items())
-    words = f"True / found (error), server {measured['server']}. * this program was late, and says so."
+    words = (
+        f"True / found (error), server {measured['server']}. * this program was late, and says so."
+    )
     words += f" {_load(measured)}.{skipped}"
     tables = f"{table(head, rows)}\n\n{table(('what', 'true', 'found', ''), facts)}"
     if peers:
-        tables += f"\n\nThe first of these servers by other tools:\n\n{table(('tool', *head[2:]), peers)}"
+        tables += (
+            f"\n\nThe first of these servers by other tools:\n\n{table(('tool', *head[2:]), peers)}"
+        )
     return f"### What a server can carry\n\n{words}\n\n{tables}"
 
 
@@ -234,7 +289,9 @@ def _beside_truth(row: Results) -> list[str]:
 
 
 def _digits(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else "–" if value is None else str(value)
+    return (
+        f"{value:.4g}" if isinstance(value, int | float) else "–" if value is None else str(value)
+    )
 
 
 _TABLES: dict[str, Callable[[Results], str]] = {

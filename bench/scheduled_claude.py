@@ -27,7 +27,10 @@ def main() -> int:
     if "--version" in arguments:
         emit("2.1.325 (Claude Code)\n")
     elif "--help" in arguments:
-        emit("Usage: claude [options] [prompt]\n\nOptions:\n" + "".join(f"  {flag}\n" for flag in FLAGS))
+        emit(
+            "Usage: claude [options] [prompt]\n\nOptions:\n"
+            + "".join(f"  {flag}\n" for flag in FLAGS)
+        )
     else:
         answer(truth_path, arguments[arguments.index("--model") + 1], read_prompt())
     return 0
@@ -51,17 +54,30 @@ def answer(truth_path: str, model: str, prompt: str) -> None:
         emit(line)
     times = (BEGAN_NS, head_ns, reason_ns, first_ns, last_ns, late_ns, time.perf_counter_ns())
     tag = prompt.partition("[[id:")[2].partition("]]")[0]
-    write_truth(truth_path, f"0,{tag},{model},cli,1,200,0,{schedule.n_tokens},0,{','.join(map(str, times))}\n")
+    write_truth(
+        truth_path,
+        f"0,{tag},{model},cli,1,200,0,{schedule.n_tokens},0,{','.join(map(str, times))}\n",
+    )
 
 
 def opening(model: str) -> str:
-    message = {"id": "msg_calibrated", "type": "message", "role": "assistant", "model": model, "content": []}
-    return to_line({"type": "system", "subtype": "init"}) + event(type="message_start", message=message)
+    message = {
+        "id": "msg_calibrated",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+    }
+    return to_line({"type": "system", "subtype": "init"}) + event(
+        type="message_start", message=message
+    )
 
 
 def token_lines(schedule: Schedule) -> list[str]:
     """One line per token."""
-    thoughts = [{"type": "thinking_delta", "thinking": word(k)} for k in range(schedule.n_reasoning)]
+    thoughts = [
+        {"type": "thinking_delta", "thinking": word(k)} for k in range(schedule.n_reasoning)
+    ]
     said = [{"type": "text_delta", "text": word(k)} for k in range(schedule.n_text)]
     return [event(type="content_block_delta", index=0, delta=delta) for delta in thoughts + said]
 

@@ -62,7 +62,9 @@ def serving(truthd: Path | None = None) -> Iterator[CalibratedServer]:
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await_ready(process, port)
-        yield CalibratedServer("bench.calibrated_server" if truthd is None else truthd.name, port, truthd is None)
+        yield CalibratedServer(
+            "bench.calibrated_server" if truthd is None else truthd.name, port, truthd is None
+        )
     finally:
         process.terminate()
         process.wait(timeout=READY_S)
@@ -81,4 +83,6 @@ def _await_ready(process: subprocess.Popen[bytes], port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.02)
-    raise RuntimeError(f"the calibrated server did not come up: {process.args!r} (exit code {process.poll()})")
+    raise RuntimeError(
+        f"the calibrated server did not come up: {process.args!r} (exit code {process.poll()})"
+    )

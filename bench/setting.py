@@ -55,7 +55,9 @@ def run_bare(place: Workplace, path: str, model: str, *, calls: int, concurrency
     return place.run(_bare_argv(place, path, model, calls, concurrency))
 
 
-def observe_bare(place: Workplace, path: str, model: str, *, calls: int, concurrency: int) -> list[BareCall]:
+def observe_bare(
+    place: Workplace, path: str, model: str, *, calls: int, concurrency: int
+) -> list[BareCall]:
     """The bare client, and what it saw."""
     out = place.folder / "bare.json"
     place.run([*_bare_argv(place, path, model, calls, concurrency), "--out", str(out)])
@@ -64,7 +66,17 @@ def observe_bare(place: Workplace, path: str, model: str, *, calls: int, concurr
 
 def _bare_argv(place: Workplace, path: str, model: str, calls: int, concurrency: int) -> list[str]:
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from bench.bare_client import main; sys.exit(main())"
-    argv = [sys.executable, "-c", script, "--base-url", place.server.base_url, "--path", path, "--model", model]
+    argv = [
+        sys.executable,
+        "-c",
+        script,
+        "--base-url",
+        place.server.base_url,
+        "--path",
+        path,
+        "--model",
+        model,
+    ]
     return [*argv, "--calls", str(calls), "--concurrency", str(concurrency)]
 
 

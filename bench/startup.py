@@ -23,11 +23,21 @@ def measure(setting: Setting) -> dict[str, Any]:
         commands = {
             "bare_interpreter": [sys.executable, "-c", "pass"],
             "help": [*CLAWGAUGE, "--help"],
-            "dry_run": [*CLAWGAUGE, "run", "--dry-run", "-t", f"bench_chat:{MODEL}", "--config", "clawgauge.toml"],
+            "dry_run": [
+                *CLAWGAUGE,
+                "run",
+                "--dry-run",
+                "-t",
+                f"bench_chat:{MODEL}",
+                "--config",
+                "clawgauge.toml",
+            ],
         }
         for argv in commands.values():
             place.run(argv)  # once unmeasured: the disk cache and the compiled files
-        samples = setting.interleave({name: partial(place.run, argv) for name, argv in commands.items()})
+        samples = setting.interleave(
+            {name: partial(place.run, argv) for name, argv in commands.items()}
+        )
     return {
         "rounds": setting.rounds,
         **{name: _describe(rounds) for name, rounds in samples.items()},

@@ -24,10 +24,18 @@ def measure(setting: Setting) -> dict[str, Any]:
     with setting.workplace() as place:
         samples = setting.interleave(
             {
-                "clawgauge_few": lambda: ask_and_check(place, model, calls=few, concurrency=CONCURRENCY),
-                "clawgauge_many": lambda: ask_and_check(place, model, calls=many, concurrency=CONCURRENCY),
-                "bare_few": lambda: run_bare(place, "chat", model, calls=few, concurrency=CONCURRENCY),
-                "bare_many": lambda: run_bare(place, "chat", model, calls=many, concurrency=CONCURRENCY),
+                "clawgauge_few": lambda: ask_and_check(
+                    place, model, calls=few, concurrency=CONCURRENCY
+                ),
+                "clawgauge_many": lambda: ask_and_check(
+                    place, model, calls=many, concurrency=CONCURRENCY
+                ),
+                "bare_few": lambda: run_bare(
+                    place, "chat", model, calls=few, concurrency=CONCURRENCY
+                ),
+                "bare_many": lambda: run_bare(
+                    place, "chat", model, calls=many, concurrency=CONCURRENCY
+                ),
             }
         )
     difference = (many - few) * tokens

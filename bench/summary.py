@@ -24,7 +24,9 @@ _VARIED = re.compile(rb'"(repeat|e2e_ms|ttft_ms|ttfa_ms)":\d+')
 
 def measure(setting: Setting) -> dict[str, Any]:
     """One row per size."""
-    sizes = setting.pick(quick=[10_000, 100_000], normal=[100_000, 1_000_000], full=[100_000, 1_000_000])
+    sizes = setting.pick(
+        quick=[10_000, 100_000], normal=[100_000, 1_000_000], full=[100_000, 1_000_000]
+    )
     rows = []
     for size in sizes:
         setting.tell(f"summary: {size:,} records")

@@ -51,7 +51,8 @@ def measure(setting: Setting) -> dict[str, Any]:
         "cpu_ms_per_call": round(asked.finished.cpu_s * 1000 / calls, 4),
         "first": record_errors(warm[:SHOWN]),
         "last": record_errors(warm[-SHOWN:]),
-        "rss_mb": describe_memory(watch.samples_mb) | {"peak": round(asked.finished.peak_rss_mb, 1)},
+        "rss_mb": describe_memory(watch.samples_mb)
+        | {"peak": round(asked.finished.peak_rss_mb, 1)},
         "load_average": load_average(),
     }
 

@@ -32,12 +32,22 @@ def _not_measured(what: str, target: str) -> Verdict:
 
 
 def _throughput(results: Results) -> list[Verdict]:
-    what, target = "1,000 streaming calls at concurrency 64, whole command, judged and recorded", "≤ 1.0 s"
+    what, target = (
+        "1,000 streaming calls at concurrency 64, whole command, judged and recorded",
+        "≤ 1.0 s",
+    )
     found = results.get("throughput")
     if found is None or found["calls"] != 1000:
         return [_not_measured(what, target)]
     wall_s = found["clawgauge"]["wall_s"]
-    return [Verdict(what, target, f"{wall_s:.2f} s ({found['ratios']['wall_s']}× the bare client)", wall_s <= 1.0)]
+    return [
+        Verdict(
+            what,
+            target,
+            f"{wall_s:.2f} s ({found['ratios']['wall_s']}× the bare client)",
+            wall_s <= 1.0,
+        )
+    ]
 
 
 def _peers(results: Results) -> list[Verdict]:
@@ -57,13 +67,17 @@ def _first_token(results: Results) -> list[Verdict]:
         what = f"error of the first-token time, warm, concurrency {concurrency}"
         target = f"p50 ≤ 0.5 ms, p99 ≤ {p99_ms:g} ms"
         rows = (results.get("fidelity") or {}).get("rows", [])
-        row = next((r for r in rows if r["path"] == "chat" and r["concurrency"] == concurrency), None)
+        row = next(
+            (r for r in rows if r["path"] == "chat" and r["concurrency"] == concurrency), None
+        )
         if row is None:
             verdicts.append(_not_measured(what, target))
             continue
         error, late = row["clawgauge"]["ttft_ms"], row["clawgauge"]["server_late_ms"]
         measured = f"p50 {error['p50']:.2f}, p99 {error['p99']:.2f} ms (server late by p99 {late['p99']:.2f} ms)"
-        verdicts.append(Verdict(what, target, measured, error["p50"] <= 0.5 and error["p99"] <= p99_ms))
+        verdicts.append(
+            Verdict(what, target, measured, error["p50"] <= 0.5 and error["p99"] <= p99_ms)
+        )
     return verdicts
 
 
@@ -89,7 +103,10 @@ def _tokens(results: Results) -> list[Verdict]:
 def _startup(results: Results) -> list[Verdict]:
     found = results.get("startup")
     verdicts = []
-    for name, command, limit_ms in (("help", "clawgauge --help", 60), ("dry_run", "clawgauge run --dry-run", 150)):
+    for name, command, limit_ms in (
+        ("help", "clawgauge --help", 60),
+        ("dry_run", "clawgauge run --dry-run", 150),
+    ):
         what, target = f"`{command}`", f"≤ {limit_ms} ms"
         if found is None:
             verdicts.append(_not_measured(what, target))
@@ -97,7 +114,12 @@ def _startup(results: Results) -> list[Verdict]:
             wall_ms = found[name]["wall_ms"]
             bare_ms = found["bare_interpreter"]["wall_ms"]
             verdicts.append(
-                Verdict(what, target, f"{wall_ms:.0f} ms (Python alone {bare_ms:.0f})", wall_ms <= limit_ms)
+                Verdict(
+                    what,
+                    target,
+                    f"{wall_ms:.0f} ms (Python alone {bare_ms:.0f})",
+                    wall_ms <= limit_ms,
+                )
             )
     return verdicts
 
@@ -136,7 +158,11 @@ def _sustained(results: Results) -> list[Verdict]:
         f"p99 {first['p99']:.2f} → {last['p99']:.2f} ms"
     )
     flat = memory["late"] <= memory["early"] * 1.1
-    return [Verdict(what, target, measured, not found["lost"] and flat and last["p99"] <= first["p99"] + 1)]
+    return [
+        Verdict(
+            what, target, measured, not found["lost"] and flat and last["p99"] <= first["p99"] + 1
+        )
+    ]
 
 
 def _recorded(results: Results) -> list[Verdict]:
@@ -150,7 +176,9 @@ def _recorded(results: Results) -> list[Verdict]:
         if found is None:
             verdicts.append(_not_measured(what, "in every run"))
         else:
-            verdicts.append(Verdict(what, "in every run", "yes" if found[key] else "no", found[key]))
+            verdicts.append(
+                Verdict(what, "in every run", "yes" if found[key] else "no", found[key])
+            )
     return verdicts
 
 

@@ -26,8 +26,12 @@ def measure(setting: Setting) -> dict[str, Any]:
     with setting.workplace() as place:
         samples = setting.interleave(
             {
-                "clawgauge": lambda: ask_and_check(place, MODEL, calls=calls, concurrency=CONCURRENCY),
-                "bare": lambda: run_bare(place, "chat", MODEL, calls=calls, concurrency=CONCURRENCY),
+                "clawgauge": lambda: ask_and_check(
+                    place, MODEL, calls=calls, concurrency=CONCURRENCY
+                ),
+                "bare": lambda: run_bare(
+                    place, "chat", MODEL, calls=calls, concurrency=CONCURRENCY
+                ),
             }
         )
         told = what_is_recorded(place.newest_run())
@@ -43,12 +47,18 @@ def measure(setting: Setting) -> dict[str, Any]:
     }
 
 
-def ask_and_check(place: Workplace, model: str, *, calls: int, concurrency: int, repeats: int = 1) -> Finished:
+def ask_and_check(
+    place: Workplace, model: str, *, calls: int, concurrency: int, repeats: int = 1
+) -> Finished:
     """One run; raises unless every call was answered, judged and recorded."""
-    asked = place.ask("chat", model, prompts=calls // repeats, concurrency=concurrency, repeats=repeats)
+    asked = place.ask(
+        "chat", model, prompts=calls // repeats, concurrency=concurrency, repeats=repeats
+    )
     n_judged = sum(record.success and record.objective_pass is True for record in asked.records())
     if n_judged != calls:
-        raise ValueError(f"{n_judged} of {calls} calls were answered and judged: nothing to compare")
+        raise ValueError(
+            f"{n_judged} of {calls} calls were answered and judged: nothing to compare"
+        )
     return asked.finished
 
 
@@ -62,7 +72,9 @@ def what_is_recorded(folder: Path) -> dict[str, bool]:
 
 def ratios(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:
     """How many times theirs ours is, for every figure both have."""
-    return {key: round(ours[key] / theirs[key], 2) for key in ours.keys() & theirs.keys() if theirs[key]}
+    return {
+        key: round(ours[key] / theirs[key], 2) for key in ours.keys() & theirs.keys() if theirs[key]
+    }
 
 
 def _describe(rounds: list[Finished], calls: int) -> dict[str, float]:

@@ -39,9 +39,14 @@ def measure(setting: Setting) -> dict[str, Any]:
     calls = setting.pick(quick=600, normal=10_000, full=20_000)
     setting.tell(f"viewer: {calls:,} calls at concurrency {CONCURRENCY}, alone and followed")
     with setting.workplace() as place:
-        samples = setting.interleave({"alone": lambda: alone(place, calls), "followed": lambda: followed(place, calls)})
+        samples = setting.interleave(
+            {"alone": lambda: alone(place, calls), "followed": lambda: followed(place, calls)}
+        )
     sides = {
-        name: {field: round(median([getattr(one, field) for one in rounds]), 3) for field in Side._fields}
+        name: {
+            field: round(median([getattr(one, field) for one in rounds]), 3)
+            for field in Side._fields
+        }
         for name, rounds in samples.items()
     }
     return {
@@ -58,7 +63,9 @@ def _ask(place: Workplace, calls: int) -> Asked:
     asked = place.ask("chat", MODEL, prompts=calls, concurrency=CONCURRENCY)
     n_judged = sum(record.success and record.objective_pass is True for record in asked.records())
     if n_judged != calls:
-        raise ValueError(f"{n_judged} of {calls} calls were answered and judged: nothing to compare")
+        raise ValueError(
+            f"{n_judged} of {calls} calls were answered and judged: nothing to compare"
+        )
     return asked
 
 
@@ -105,7 +112,9 @@ class Browser(threading.Thread):
         pause = threading.Event()
         while not (new := [name for name in self._place.runs() if name not in self._before]):
             pause.wait(0.02)
-        with closing(http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)) as connection:
+        with closing(
+            http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)
+        ) as connection:
             while True:
                 connection.request("GET", f"{base}runs/{new[0]}/rows")
                 reply = connection.getresponse()
@@ -116,7 +125,9 @@ class Browser(threading.Thread):
 
     def _enter(self) -> str:
         """The path under which all pages are, for the address that was printed."""
-        with closing(http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)) as connection:
+        with closing(
+            http.client.HTTPConnection(self._address.netloc, timeout=PATIENCE_S)
+        ) as connection:
             connection.request("GET", f"/?{self._address.query}")
             location = connection.getresponse().getheader("Location")
         if location is None:

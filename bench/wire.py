@@ -74,7 +74,10 @@ def _compact(value: Any) -> bytes:
 
 def _whole_reply(body: Event) -> bytes:
     data = _compact(body)
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data)
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+        len(data),
+        data,
+    )
 
 
 def _text(n: int) -> str:
@@ -91,7 +94,12 @@ def _fragments(schedule: Schedule) -> list[str]:
 
 
 def _chat(model: str, schedule: Schedule, with_usage: bool) -> Made:
-    base = {"id": "chatcmpl-calibrated", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model}
+    base = {
+        "id": "chatcmpl-calibrated",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": model,
+    }
 
     def chunk(delta: Event, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -100,7 +108,11 @@ def _chat(model: str, schedule: Schedule, with_usage: bool) -> Made:
     def tool_delta(k: int, fragment: str) -> Event:
         call: Event = {"index": 0, "function": {"arguments": fragment}}
         if k == 0:
-            call |= {"id": "call_0", "type": "function", "function": {"name": TOOL_NAME, "arguments": fragment}}
+            call |= {
+                "id": "call_0",
+                "type": "function",
+                "function": {"name": TOOL_NAME, "arguments": fragment},
+            }
         return {"tool_calls": [call]}
 
     deltas: list[Event] = [{"reasoning_content": word(k)} for k in range(schedule.n_reasoning)]
@@ -133,8 +145,20 @@ def _responses(model: str, schedule: Schedule, with_usage: bool) -> Made:
         return _named({"type": kind, "sequence_number": next(numbers), **fields})
 
     def shell(status: str, output: list[Event], usage: Event | None) -> Event:
-        head = {"id": "resp_calibrated", "object": "response", "created_at": 1_700_000_000, "status": status}
-        return {**head, "error": None, "incomplete_details": None, "model": model, "output": output, "usage": usage}
+        head = {
+            "id": "resp_calibrated",
+            "object": "response",
+            "created_at": 1_700_000_000,
+            "status": status,
+        }
+        return {
+            **head,
+            "error": None,
+            "incomplete_details": None,
+            "model": model,
+            "output": output,
+            "usage": usage,
+        }
 
     started = shell("in_progress", [], None)
     opening = _chunk(event("response.created", response=started)) + _chunk(
@@ -143,7 +167,9 @@ def _responses(model: str, schedule: Schedule, with_usage: bool) -> Made:
     items = [item for item, pieces in _responses_items(schedule) if pieces]
     tokens: list[bytes] = []
     for index, (item, pieces) in enumerate((i, p) for i, p in _responses_items(schedule) if p):
-        blank = {**item, "status": "in_progress"} | {key: type(item[key])() for key in _FILLED & item.keys()}
+        blank = {**item, "status": "in_progress"} | {
+            key: type(item[key])() for key in _FILLED & item.keys()
+        }
         added = event("response.output_item.added", output_index=index, item=blank)
         where = {"item_id": item["id"], "output_index": index, "content_index": 0}
         for k, piece in enumerate(pieces):
@@ -158,7 +184,8 @@ def _responses(model: str, schedule: Schedule, with_usage: bool) -> Made:
     }
     done = shell("completed", items, usage)
     closing = b"".join(
-        _chunk(event("response.output_item.done", output_index=index, item=item)) for index, item in enumerate(items)
+        _chunk(event("response.output_item.done", output_index=index, item=item))
+        for index, item in enumerate(items)
     )
     return opening, tokens, closing + _chunk(event("response.completed", response=done)), done
 
@@ -175,7 +202,13 @@ def _responses_items(schedule: Schedule) -> list[tuple[Event, list[str]]]:
     thought, said = _text(schedule.n_reasoning), _text(schedule.n_text)
     reasoning = {"id": "rs_0", "type": "reasoning", "summary": []}
     message = {"id": "msg_0", "type": "message", "role": "assistant", "status": "completed"}
-    call = {"id": "fc_0", "type": "function_call", "call_id": "call_0", "name": TOOL_NAME, "status": "completed"}
+    call = {
+        "id": "fc_0",
+        "type": "function_call",
+        "call_id": "call_0",
+        "name": TOOL_NAME,
+        "status": "completed",
+    }
     return [
         (
             {**reasoning, "content": [{"type": "reasoning_text", "text": thought}]},
@@ -193,23 +226,47 @@ def _messages(model: str, schedule: Schedule, with_usage: bool) -> Made:
     head = {"id": "msg_calibrated", "type": "message", "role": "assistant", "model": model}
     finish = "tool_use" if schedule.n_tool else "end_turn"
     usage = {"input_tokens": INPUT_TOKENS, "output_tokens": schedule.n_tokens}
-    started: Event = {**head, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    started: Event = {
+        **head,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
     blocks = [(block, deltas) for block, deltas in _messages_blocks(schedule) if deltas]
     tokens: list[bytes] = []
     for index, (block, deltas) in enumerate(blocks):
         before = [_named({"type": "content_block_stop", "index": index - 1})] if index else []
-        before.append(_named({"type": "content_block_start", "index": index, "content_block": block}))
+        before.append(
+            _named({"type": "content_block_start", "index": index, "content_block": block})
+        )
         for delta in deltas:
-            tokens.append(_chunk(*before, _named({"type": "content_block_delta", "index": index, "delta": delta})))
+            tokens.append(
+                _chunk(
+                    *before, _named({"type": "content_block_delta", "index": index, "delta": delta})
+                )
+            )
             before = []
     ending: list[Event] = [
         {"type": "content_block_stop", "index": max(len(blocks) - 1, 0)},
-        {"type": "message_delta", "delta": {"stop_reason": finish, "stop_sequence": None}, "usage": usage},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": finish, "stop_sequence": None},
+            "usage": usage,
+        },
         {"type": "message_stop"},
     ]
-    whole = {**head, "content": [_filled(block, deltas) for block, deltas in blocks], "stop_reason": finish}
+    whole = {
+        **head,
+        "content": [_filled(block, deltas) for block, deltas in blocks],
+        "stop_reason": finish,
+    }
     opening = _chunk(_named({"type": "message_start", "message": started}))
-    return opening, tokens, b"".join(_chunk(_named(event)) for event in ending), {**whole, "usage": usage}
+    return (
+        opening,
+        tokens,
+        b"".join(_chunk(_named(event)) for event in ending),
+        {**whole, "usage": usage},
+    )
 
 
 def _messages_blocks(schedule: Schedule) -> Iterable[tuple[Event, list[Event]]]:
@@ -217,10 +274,16 @@ def _messages_blocks(schedule: Schedule) -> Iterable[tuple[Event, list[Event]]]:
         {"type": "thinking", "thinking": ""},
         [{"type": "thinking_delta", "thinking": word(k)} for k in range(schedule.n_reasoning)],
     )
-    yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": word(k)} for k in range(schedule.n_text)]
+    yield (
+        {"type": "text", "text": ""},
+        [{"type": "text_delta", "text": word(k)} for k in range(schedule.n_text)],
+    )
     yield (
         {"type": "tool_use", "id": "toolu_0", "name": TOOL_NAME, "input": {}},
-        [{"type": "input_json_delta", "partial_json": fragment} for fragment in _fragments(schedule)],
+        [
+            {"type": "input_json_delta", "partial_json": fragment}
+            for fragment in _fragments(schedule)
+        ],
     )
 
 

@@ -99,7 +99,12 @@ class Workplace:
         if not path.exists():
             validator = {"type": "max_words", "value": 1_000_000}
             prompts = [
-                {"id": f"P{n}", "name": f"marked_{n}", "prompt": f"Count. [[id:p{n}]]", "validator": validator}
+                {
+                    "id": f"P{n}",
+                    "name": f"marked_{n}",
+                    "prompt": f"Count. [[id:p{n}]]",
+                    "validator": validator,
+                }
                 for n in range(n_prompts)
             ]
             path.write_text(json.dumps({"name": "marked", "prompts": prompts}))
@@ -117,8 +122,23 @@ class Workplace:
     ) -> Asked:
         """`clawgauge run` on one target. Raises where a call was not answered: such a run measures nothing."""
         run_id = f"m{next(self._numbers)}"
-        argv = [*CLAWGAUGE, "run", "-t", f"{PROVIDERS[path]}:{model}", "-s", str(self.write_suite(prompts))]
-        argv += ["--concurrency", str(concurrency), "--repeats", str(repeats), "--max-retries", "0", "--quiet"]
+        argv = [
+            *CLAWGAUGE,
+            "run",
+            "-t",
+            f"{PROVIDERS[path]}:{model}",
+            "-s",
+            str(self.write_suite(prompts)),
+        ]
+        argv += [
+            "--concurrency",
+            str(concurrency),
+            "--repeats",
+            str(repeats),
+            "--max-retries",
+            "0",
+            "--quiet",
+        ]
         # The reply's length is the schedule's business.
         argv += ["--max-tokens", "1000000", "--run-id", run_id, "--config", "clawgauge.toml"]
         # The stand-in is on PATH for its own calls alone: the inventory asks every `claude` it finds for its version.
@@ -140,12 +160,15 @@ class Workplace:
         started: Callable[[int], None] | None = None,
     ) -> Finished:
         """Any command in this folder and environment."""
-        return run_command(argv, cwd=self.folder, env=self.environment | dict(extra_env or {}), started=started)
+        return run_command(
+            argv, cwd=self.folder, env=self.environment | dict(extra_env or {}), started=started
+        )
 
     def _install_claude(self, bin_dir: Path) -> None:
         bin_dir.mkdir()
         start = (
-            f"import sys; sys.path.insert(0, {str(ROOT)!r}); from bench.scheduled_claude import main; sys.exit(main())"
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+            "from bench.scheduled_claude import main; sys.exit(main())"
         )
         command = shlex.join([sys.executable, "-I", "-S", "-c", start, str(self._cli_truth)])
         program = bin_dir / "claude"

@@ -36,7 +36,11 @@ What `clawgauge VERB --help` says, on one page; `make docs` writes it. `clawgaug
 def render_schema(name: str) -> str:
     """One document's schema. Every field we write is required; unknown ones are allowed, for those who add."""
     draft = "https://json-schema.org/draft/2020-12/schema"
-    schema: dict[str, Any] = {"$schema": draft, "title": name, **msgspec.json.schema(DOCUMENTS[name])}
+    schema: dict[str, Any] = {
+        "$schema": draft,
+        "title": name,
+        **msgspec.json.schema(DOCUMENTS[name]),
+    }
     for struct, body in schema["$defs"].items():
         if struct not in _LEAVE_OUT_DEFAULTS and "properties" in body:
             body["required"] = list(body["properties"])

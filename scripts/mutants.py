@@ -40,7 +40,9 @@ class Mutant(NamedTuple):
     def __str__(self) -> str:
         before, after = self.path.read_text("utf-8").splitlines(), self.source.decode().splitlines()
         changed = [line for line in difflib.unified_diff(before, after, n=0) if line[0] in "+-"][2:]
-        return "\n".join([f"{self.path.relative_to(ROOT)}:{self.line}", *(f"    {line}" for line in changed)])
+        return "\n".join(
+            [f"{self.path.relative_to(ROOT)}:{self.line}", *(f"    {line}" for line in changed)]
+        )
 
 
 def find_mutants(path: Path) -> Iterator[Mutant]:
@@ -59,7 +61,12 @@ def _running_nodes(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg == "strict"):
         return
     yield node
-    left_out = {"annotation", "returns", "decorator_list", "keywords" if isinstance(node, ast.ClassDef) else ""}
+    left_out = {
+        "annotation",
+        "returns",
+        "decorator_list",
+        "keywords" if isinstance(node, ast.ClassDef) else "",
+    }
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and name not in left_out:
@@ -110,16 +117,23 @@ def tests_pass(copied: Path, room: str, limit_s: float | None = None, *, about: 
         reverse=True,
     )
     options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *map(str, files)]
-    env = os.environ | {"PYTHONPATH": str(copied), "HYPOTHESIS_STORAGE_DIRECTORY": str(copied / "hypothesis")}
+    env = os.environ | {
+        "PYTHONPATH": str(copied),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(copied / "hypothesis"),
+    }
     command = [sys.executable, "-m", "pytest", *options]
     try:
-        return not subprocess.run(command, cwd=ROOT, env=env, timeout=limit_s, capture_output=True).returncode
+        return not subprocess.run(
+            command, cwd=ROOT, env=env, timeout=limit_s, capture_output=True
+        ).returncode
     except subprocess.TimeoutExpired:
         return False
 
 
 def try_room(copied: Path, room: str, most: int) -> None:
-    files = sorted((SOURCE / "clawgauge").glob(f"{room}.py")) + sorted((SOURCE / "clawgauge" / room).rglob("*.py"))
+    files = sorted((SOURCE / "clawgauge").glob(f"{room}.py")) + sorted(
+        (SOURCE / "clawgauge" / room).rglob("*.py")
+    )
     mutants = [mutant for path in files for mutant in find_mutants(path)]
     random.Random(room).shuffle(mutants)
     began = time.monotonic()
@@ -130,13 +144,18 @@ def try_room(copied: Path, room: str, most: int) -> None:
     for number, mutant in enumerate(mutants[:most]):
         target = copied / mutant.path.relative_to(SOURCE)
         target.write_bytes(mutant.source)
-        os.utime(target, (number, number))  # or two breaks of one length within a second would share their bytecode
+        os.utime(
+            target, (number, number)
+        )  # or two breaks of one length within a second would share their bytecode
         if tests_pass(copied, room, limit_s, about=mutant.path.stem):
             n_survived += 1
             print(mutant, flush=True)
         shutil.copyfile(mutant.path, target)
     n_killed = len(mutants[:most]) - n_survived
-    print(f"{room}: {n_killed} killed, {n_survived} survived, of {len(mutants)} there are\n", flush=True)
+    print(
+        f"{room}: {n_killed} killed, {n_survived} survived, of {len(mutants)} there are\n",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

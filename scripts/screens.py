@@ -63,7 +63,9 @@ def calls_always(prompt: Prompt) -> ToolAnswer:
 def slips(share: int, model: ToolModel) -> ToolModel:
     """The same, but one answer in `share` is beside the point."""
     return lambda prompt: (
-        ToolAnswer("Let me think about that.") if _number(prompt.prompt) % share == 0 else model(prompt)
+        ToolAnswer("Let me think about that.")
+        if _number(prompt.prompt) % share == 0
+        else model(prompt)
     )
 
 
@@ -103,9 +105,13 @@ def make_run(cwd: Path, *, embedded: bool) -> str:
         (cwd / "clawgauge.toml").write_text(CONFIG.format(url=server.v1_url))
         (cwd / "prices.toml").write_text(PRICES)
         trust_configuration(cwd)
-        targets = [word for label in [*MODELS, *([EMBEDDED] if embedded else [])] for word in ("-t", label)]
+        targets = [
+            word for label in [*MODELS, *([EMBEDDED] if embedded else [])] for word in ("-t", label)
+        ]
         options = ["--concurrency", "2", "--max-retries", "1", "--prices", "prices.toml", "--quiet"]
-        done = clawgauge(cwd, "run", *targets, *options, timeout_s=3600, env={"GATEWAY_KEY": "none"})
+        done = clawgauge(
+            cwd, "run", *targets, *options, timeout_s=3600, env={"GATEWAY_KEY": "none"}
+        )
     if done.code not in (0, 1, 4):
         sys.exit(done.stderr)
     return done.stdout.strip()

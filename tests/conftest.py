@@ -27,8 +27,14 @@ from support.waiting import PATIENCE_S
 settings.register_profile(
     "clawgauge",
     deadline=None,
-    max_examples=100 if os.environ.get("CI") else 50,  # others in every run, where the examples are not always the same
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    max_examples=100
+    if os.environ.get("CI")
+    else 50,  # others in every run, where the examples are not always the same
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
     derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("clawgauge")
@@ -37,7 +43,9 @@ settings.load_profile("clawgauge")
 # that: the tests that send one would wait for nothing.
 for caught in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(caught) is signal.SIG_IGN:
-        signal.signal(caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            caught, signal.default_int_handler if caught is signal.SIGINT else signal.SIG_DFL
+        )
 
 # Nor is a strict umask part of any test.
 os.umask(0o022)
@@ -55,7 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", None)
     if worker is None or [Path(name).resolve() for name in config.args] != [TESTS]:
         return
-    names = [".".join(file.relative_to(TESTS).with_suffix("").parts) for file in sorted(TESTS.rglob("test_*.py"))]
+    names = [
+        ".".join(file.relative_to(TESTS).with_suffix("").parts)
+        for file in sorted(TESTS.rglob("test_*.py"))
+    ]
     first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for name in names[first:] + names[:first]:
         with suppress(Exception):
@@ -86,7 +97,13 @@ def llama_tools_address() -> Iterator[str]:
 @contextmanager
 def serve_embedded_model(chat_template: Path | None = None) -> Iterator[str]:
     model = asyncio.run(fetch(clean_environment(), print))
-    options = {"model": str(model), "alias": "smollm2-135m", "context_tokens": 4096, "slots": 1, "threads": 1}
+    options = {
+        "model": str(model),
+        "alias": "smollm2-135m",
+        "context_tokens": 4096,
+        "slots": 1,
+        "threads": 1,
+    }
     options["chat_template"] = str(chat_template) if chat_template else None
     process = subprocess.Popen(
         [sys.executable, "-m", "clawgauge.providers.embedded.child", json.dumps(options)],

@@ -48,7 +48,9 @@ def repair_value(value: Any) -> tuple[Any, bool]:
     """`well_formed` for every string, key or value, of a JSON-like value; the flag says that a half stood alone."""
     if isinstance(value, str):
         repaired = well_formed(value)
-        return repaired, repaired is not value and repaired.count(REPLACEMENT) > value.count(REPLACEMENT)
+        return repaired, repaired is not value and repaired.count(REPLACEMENT) > value.count(
+            REPLACEMENT
+        )
     if isinstance(value, dict):
         pairs = [(repair_value(key), repair_value(item)) for key, item in value.items()]
         return {key: item for (key, _), (item, _) in pairs}, any(a or b for (_, a), (_, b) in pairs)

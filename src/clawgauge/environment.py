@@ -206,7 +206,9 @@ def _may_have_password(value: str) -> bool:
     return False
 
 
-def without_secrets(environ: Mapping[str, str], allowed_prefixes: tuple[str, ...] = ()) -> dict[str, str]:
+def without_secrets(
+    environ: Mapping[str, str], allowed_prefixes: tuple[str, ...] = ()
+) -> dict[str, str]:
     """An environment without what may hold a secret, but for variables with an allowed prefix."""
     kept = {}
     for name, value in environ.items():

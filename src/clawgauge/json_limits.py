@@ -89,7 +89,9 @@ _SYNTAXES: Mapping[Format, _Syntax] = {
 }
 
 
-def find_excess(data: bytes, limits: Limits = DOCUMENT_LIMITS, format: Format = "json") -> str | None:
+def find_excess(
+    data: bytes, limits: Limits = DOCUMENT_LIMITS, format: Format = "json"
+) -> str | None:
     """What a document has too much of, in words for a refusal; None where it may be decoded.
 
     It need not be well formed: what is not is for its decoder to refuse."""

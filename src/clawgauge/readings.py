@@ -65,8 +65,12 @@ _THEN_PERCENT = rf"{_PERCENT}[89ABab]{_HEX}"
 _THEN_BYTE = rf"{_BACKSLASHES}[xX][89ABab]{_HEX}"
 _THEN_OCTAL = rf"{_BACKSLASHES}2[0-7]{{2}}"
 _UTF8_PERCENT = rf"[CDcd]{_HEX}{_THEN_PERCENT}|[Ee]{_HEX}(?:{_THEN_PERCENT}){{2}}|[Ff]{_HEX}(?:{_THEN_PERCENT}){{3}}"
-_UTF8_BYTES = rf"[CDcd]{_HEX}{_THEN_BYTE}|[Ee]{_HEX}(?:{_THEN_BYTE}){{2}}|[Ff]{_HEX}(?:{_THEN_BYTE}){{3}}"
-_UTF8_OCTAL = rf"3[0-3][0-7]{_THEN_OCTAL}|3[45][0-7](?:{_THEN_OCTAL}){{2}}|36[0-7](?:{_THEN_OCTAL}){{3}}"
+_UTF8_BYTES = (
+    rf"[CDcd]{_HEX}{_THEN_BYTE}|[Ee]{_HEX}(?:{_THEN_BYTE}){{2}}|[Ff]{_HEX}(?:{_THEN_BYTE}){{3}}"
+)
+_UTF8_OCTAL = (
+    rf"3[0-3][0-7]{_THEN_OCTAL}|3[45][0-7](?:{_THEN_OCTAL}){{2}}|36[0-7](?:{_THEN_OCTAL}){{3}}"
+)
 _ESCAPES = re.compile(
     rf"{_PERCENT}(?:(?P<percent>[0-7]{_HEX})|(?P<utf8>{_UTF8_PERCENT})|[uU](?P<percent_u>{_HEX}{{4}}))"
     rf"|(?<!\\){_BACKSLASHES}(?:[uU](?P<unicode>{_HEX}{{4}}(?:(?<=0000){_HEX}{{4}})?)"
@@ -188,7 +192,9 @@ _UNLIKE_SHOWN = (
 # An escaped line end or tab splits no key that is promised to be found, but may stand inside base64; and in JSON, which
 # has one in every other text, it is nothing to look into by itself.
 _unlike_shown = _compile(rf"{_UNLIKE_SHOWN}|\\[nt]")
-_read_otherwise = _compile("|".join([_UNLIKE_SHOWN, *_base64_of_ascii(), *_base64_of_marks(), *_hex_of_text()]))
+_read_otherwise = _compile(
+    "|".join([_UNLIKE_SHOWN, *_base64_of_ascii(), *_base64_of_marks(), *_hex_of_text()])
+)
 _hex_digits = _compile(rf"(?:{_HEX}{{2}}{_SEPARATOR}){{{_LEAST_BYTES}}}")
 _TEXT_BYTE = r"[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]{1,3}"
 _text_bytes = _compile(f"(?:{_TEXT_BYTE}){{{_LEAST_BYTES},}}", of_bytes=True)
@@ -326,7 +332,9 @@ def _rewrite(reading: Reading, pattern: re.Pattern[str]) -> Reading:
         old_start = start
         if change >= 0:
             is_inside = start < new_ends[change]
-            old_start = old_starts[change] if is_inside else old_ends[change] + start - new_ends[change]
+            old_start = (
+                old_starts[change] if is_inside else old_ends[change] + start - new_ends[change]
+            )
         change = bisect_right(new_starts, end - 1) - 1
         old_end = end
         if change >= 0:
@@ -429,7 +437,9 @@ def _read_hex(reading: Reading) -> Iterator[Reading]:
         for shift in range(2):
             n_digits = (len(digits) - shift) // 2 * 2
 
-            def locate_bytes(start: int, end: int, shift: int = shift, places: list[int] = places) -> Span:
+            def locate_bytes(
+                start: int, end: int, shift: int = shift, places: list[int] = places
+            ) -> Span:
                 return reading.locate(places[shift + 2 * start], places[shift + 2 * end - 1] + 1)
 
             yield from _texts_in(bytes.fromhex(digits[shift : shift + n_digits]), locate_bytes)

@@ -45,7 +45,9 @@ def looks_secret(value: str) -> bool:
     """Whether a value that is used as a key can be nothing else: `ollama`, `not-needed` and `100000` can."""
     if len(value) < _SHORTEST_SURE_CHARS or _NUMBER.fullmatch(value):
         return False
-    return len(value) >= _LONG_CHARS or (any(map(str.isdigit, value)) and any(map(str.isalpha, value)))
+    return len(value) >= _LONG_CHARS or (
+        any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    )
 
 
 def looks_like_key(word: str) -> bool:
@@ -54,7 +56,10 @@ def looks_like_key(word: str) -> bool:
     if _KEY_ALONE.search(word):
         return True
     parts = re.split(r"[-_.~:+/= ]+", word)
-    if any(len(part) >= 16 and not part.isalpha() and not part.isdigit() and part.isalnum() for part in parts):
+    if any(
+        len(part) >= 16 and not part.isalpha() and not part.isdigit() and part.isalnum()
+        for part in parts
+    ):
         return True
     n_chars = sum(map(len, parts))
     if n_chars >= 32 and re.fullmatch("[0-9a-fA-F]+", "".join(parts)):
@@ -77,8 +82,13 @@ def mask_strings(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {mask(key) if isinstance(key, str) else key: mask_strings(item, mask) for key, item in value.items()}
-    return [mask_strings(item, mask) for item in value] if isinstance(value, list | tuple) else value
+        return {
+            mask(key) if isinstance(key, str) else key: mask_strings(item, mask)
+            for key, item in value.items()
+        }
+    return (
+        [mask_strings(item, mask) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 def public_settings(value: Any) -> Any:
@@ -111,7 +121,11 @@ def _mask_spans(text: str, spans: list[Span]) -> str:
 
 def is_bare_key(text: str) -> bool:
     """Whether a setting is nothing but a key; sentences, templates and addresses are not."""
-    return len(text) <= _LONGEST_WHOLE_CHARS and not re.search(r"\s|://", text) and looks_like_key(text)
+    return (
+        len(text) <= _LONGEST_WHOLE_CHARS
+        and not re.search(r"\s|://", text)
+        and looks_like_key(text)
+    )
 
 
 @dataclass(eq=False)
@@ -232,7 +246,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
         known = [secret for secret in secrets if secret and len(secret) >= _MIN_SECRET_CHARS]
         pieces = (start[:_PIECE_CHARS] for secret in _sure(known) for start in _starts(secret))
-        wholes = (secret.encode("utf-8", "replace").decode()[:_LONGEST_WHOLE_CHARS] for secret in known)
+        wholes = (
+            secret.encode("utf-8", "replace").decode()[:_LONGEST_WHOLE_CHARS] for secret in known
+        )
         self._known = _Finder({_spelled(text.lower()) for text in {*wholes, *pieces}})
 
     def __call__(self, text: str) -> str:
@@ -248,13 +264,24 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = (), own_words: str = "") -> None:
         sure = _sure(secrets)
-        shreds = _Finder({_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one)})
-        pieces = {piece.lower() for secret in sure for piece in map(_telling_piece, _starts(secret)) if piece}
+        shreds = _Finder(
+            {_spelled(start[:_PIECE_CHARS].lower()) for one in sure for start in _starts(one)}
+        )
+        pieces = {
+            piece.lower()
+            for secret in sure
+            for piece in map(_telling_piece, _starts(secret))
+            if piece
+        }
         own = own_words.lower()
         wholes = {secret[:_LONGEST_WHOLE_CHARS].lower() for secret in sure}
         inside = set(map(_spelled, wholes | {piece for piece in pieces if piece not in own}))
-        first = {secret[:n].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
-        last = {secret[-n:].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)}
+        first = {
+            secret[:n].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)
+        }
+        last = {
+            secret[-n:].lower() for secret in sure for n in range(_PIECE_CHARS, _WORDY_PIECE_CHARS)
+        }
         heads = [_spelled(text) for text in first - pieces if text not in own]
         tails = [_spelled(text) for text in last - pieces if text not in own]
         alone = [f'"{text}\\\\*"' for text in (*heads, *tails)]
@@ -287,7 +314,9 @@ class SecretMask:
 
 def _telling_piece(start: str) -> str | None:
     """The least of `start` that could not be ordinary words; all twelve characters could be a passphrase."""
-    telling = (start[:n] for n in range(_PIECE_CHARS, len(start) + 1) if not _WORDY.fullmatch(start[:n]))
+    telling = (
+        start[:n] for n in range(_PIECE_CHARS, len(start) + 1) if not _WORDY.fullmatch(start[:n])
+    )
     return next(telling, start if len(start) == _WORDY_PIECE_CHARS else None)
 
 
@@ -295,6 +324,10 @@ def public_address(url: str) -> str:
     """The address without user-info, query and fragment, and without keys in its path: what may be shown and stored."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    place = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
-    path = "/".join(MASK if looks_like_key(unquote(word)) else word for word in parts.path.split("/"))
+    place = (f"[{host}]" if ":" in host else host) + (
+        "" if parts.port is None else f":{parts.port}"
+    )
+    path = "/".join(
+        MASK if looks_like_key(unquote(word)) else word for word in parts.path.split("/")
+    )
     return urlunsplit((parts.scheme, place, path, "", ""))

@@ -17,11 +17,15 @@ import msgspec
 
 from clawgauge.errors import ConfigError
 
-_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+_FLAGS = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+)
 T = TypeVar("T")
 MAX_KEY_PARTS = 64
 # More dotted parts than anyone writes: tomllib takes quadratic time, half a minute over 40,000 parts, 80 KB of file.
-_DOTTED = r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+_DOTTED = (
+    r"""(?:^[ \t\[]*+|[{,][ \t]*+)(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+)
 KEY_BOMB = re.compile(f"{_DOTTED}{{{MAX_KEY_PARTS}}}", re.MULTILINE)
 
 
@@ -41,13 +45,19 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
     except FileNotFoundError:
         raise UnfitFile("no such file; check the path") from None
     except OSError as fault:
-        raise UnfitFile(f"cannot be read ({fault.strerror}); check the path and its permissions") from None
+        raise UnfitFile(
+            f"cannot be read ({fault.strerror}); check the path and its permissions"
+        ) from None
     except ValueError:  # a NUL in the path, which no file can have
         raise UnfitFile("not a path; take the NUL character out") from None
     if not stat.S_ISREG(found.st_mode):
         is_folder = stat.S_ISDIR(found.st_mode)
-        raise UnfitFile("is a directory; name a file in it" if is_folder else "is not a regular file; name one")
-    if content is None or len(content) > max_bytes:  # None: the file has nothing to say yet, as some of /proc
+        raise UnfitFile(
+            "is a directory; name a file in it" if is_folder else "is not a regular file; name one"
+        )
+    if (
+        content is None or len(content) > max_bytes
+    ):  # None: the file has nothing to say yet, as some of /proc
         raise UnfitFile(too_large)
     return content
 
@@ -85,7 +95,9 @@ def read_toml(
     try:
         text = raw.decode("utf-8-sig")
         if re.search(r"(?<!\\)(?:\\\\)*\\(?:u0000|U00000000)", text):
-            raise ConfigError(f"the {what} {path} has a NUL character in it, which no name has; take it out")
+            raise ConfigError(
+                f"the {what} {path} has a NUL character in it, which no name has; take it out"
+            )
         if KEY_BOMB.search(text):
             raise ConfigError(f"the {what} {path} has a key of too many dotted parts; flatten it")
         tables = tomllib.loads(text)
@@ -97,7 +109,9 @@ def read_toml(
             check(tables)
         return msgspec.convert(tables, type), raw
     except (msgspec.ValidationError, RecursionError) as fault:
-        raise ConfigError(f"the {what} {path} cannot be used: {_plainly(str(fault), type)}") from fault
+        raise ConfigError(
+            f"the {what} {path} cannot be used: {_plainly(str(fault), type)}"
+        ) from fault
 
 
 _KINDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}

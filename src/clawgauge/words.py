@@ -139,4 +139,8 @@ def word_p(p: float) -> str:
 
 def cut_text(text: str, limit: int) -> str:
     """The first `limit` characters, and how many there are besides."""
-    return text if len(text) <= limit else f"{text[:limit]}\n… {plural(len(text) - limit, 'more character')}"
+    return (
+        text
+        if len(text) <= limit
+        else f"{text[:limit]}\n… {plural(len(text) - limit, 'more character')}"
+    )

@@ -18,16 +18,25 @@ ROOT = Path(__file__).parents[2]
 def act(place: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     trust_configuration(place)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    outputs = {"GITHUB_OUTPUT": str(place / "output"), "GITHUB_STEP_SUMMARY": str(place / "step.md")}
+    outputs = {
+        "GITHUB_OUTPUT": str(place / "output"),
+        "GITHUB_STEP_SUMMARY": str(place / "step.md"),
+    }
     environment = clean_environment(**{**outputs, **inputs, "PATH": path})
     return subprocess.run(
-        ["bash", ROOT / "scripts" / "action"], cwd=place, env=environment, capture_output=True, text=True
+        ["bash", ROOT / "scripts" / "action"],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
 
 
 def test_a_run_its_report_and_its_summary(place: Path, server: ScriptedServer) -> None:
     server.reply_with(Text("yes"))
-    done = act(place, TARGETS="fake:scripted-model", SUITES="small.json", ARGUMENTS="--prompt-ids\nP0,P1\n")
+    done = act(
+        place, TARGETS="fake:scripted-model", SUITES="small.json", ARGUMENTS="--prompt-ids\nP0,P1\n"
+    )
     assert done.returncode == 0, done.stderr
     folder = place / (place / "output").read_text().removeprefix("run=").strip()
     assert (folder / "report.html").exists()
@@ -36,7 +45,9 @@ def test_a_run_its_report_and_its_summary(place: Path, server: ScriptedServer) -
 
 def test_a_model_that_got_worse_fails_the_step(place: Path, server: ScriptedServer) -> None:
     server.reply_with(Text("yes"))
-    before = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "before")
+    before = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "before"
+    )
     assert before.code == 0
     server.reply_with(Text("no"))
     inputs = {"TARGETS": "fake:scripted-model", "SUITES": "small.json", "BASELINE": "runs/before"}
@@ -46,7 +57,11 @@ def test_a_model_that_got_worse_fails_the_step(place: Path, server: ScriptedServ
 
 
 def test_inputs_are_never_commands(place: Path) -> None:
-    done = act(place, TARGETS="$(touch${IFS}owned) `touch owned` ;touch owned", ARGUMENTS="--dry-run\n$(touch owned)")
+    done = act(
+        place,
+        TARGETS="$(touch${IFS}owned) `touch owned` ;touch owned",
+        ARGUMENTS="--dry-run\n$(touch owned)",
+    )
     assert done.returncode == 2 and not (place / "owned").exists()
 
 
@@ -65,7 +80,9 @@ def test_the_image_has_its_model_for_whoever_runs_it() -> None:
     steps = [line for line in lines if line and not line.startswith("#")]
     fetch = next(place for place, step in enumerate(steps) if "--get-embedded" in step)
     assert any(step.startswith("ENV CLAWGAUGE_CACHE_DIR=/opt/") for step in steps[:fetch])
-    assert "chmod -R a+rX /opt/" in steps[fetch] and not any(step.startswith("USER") for step in steps[:fetch])
+    assert "chmod -R a+rX /opt/" in steps[fetch] and not any(
+        step.startswith("USER") for step in steps[:fetch]
+    )
     assert '--user "$(id -u)"' in "\n".join(lines)
     copied = [name for step in steps if step.startswith("COPY") for name in step.split()[1:-1]]
     assert all((ROOT / name).exists() for name in copied)

@@ -49,7 +49,9 @@ WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
     WRONG_REQUESTS,
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_wrong_request(place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]) -> None:
+def test_a_wrong_request(
+    place: Path, server: ScriptedServer, words: tuple[str, ...], names: list[str]
+) -> None:
     """Exit 2, a sentence on stderr, nothing on stdout, no request, no run folder, no traceback; alike in a dry run."""
     done = clawgauge(place, *words)
     assert done.code == 2, done.stderr
@@ -102,7 +104,9 @@ def test_a_dry_run_refuses_what_the_run_refuses(place: Path, server: ScriptedSer
         assert (rehearsed.code, rehearsed.stdout) == (2, ""), words
         assert _sentence(real.stderr) == _sentence(rehearsed.stderr)
     assert sorted(path.name for path in (place, *place.iterdir()) if path.is_dir()) == before
-    assert [path.name for path in (place / "runs").iterdir()] == ["old"] and len(server.calls) == n_calls
+    assert [path.name for path in (place / "runs").iterdir()] == ["old"] and len(
+        server.calls
+    ) == n_calls
 
 
 def _sentence(stderr: str) -> str:
@@ -117,14 +121,22 @@ def _sentence(stderr: str) -> str:
         ({"validator": {"type": "regex_fullmatch", "pattern": "(?=x)y"}}, ["pattern"]),
         ({"validator": {"type": "max_words", "value": "many"}}, ["value"]),
         (
-            {"validator": {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "colour"}}}},
+            {
+                "validator": {
+                    "type": "json_keys",
+                    "required_keys": ["a"],
+                    "key_rules": {"a": {"type": "colour"}},
+                }
+            },
             ["colour"],
         ),
         ({"id": "P0"}, ["P0"]),
         ({"prompt": ""}, ["prompt"]),
     ],
 )
-def test_a_bad_suite(place: Path, server: ScriptedServer, prompt: dict[str, object], names: list[str]) -> None:
+def test_a_bad_suite(
+    place: Path, server: ScriptedServer, prompt: dict[str, object], names: list[str]
+) -> None:
     """A suite is refused whole, naming file, prompt and key, before anything is asked."""
     good = {"id": "P0", "name": "good", "prompt": "hi", "validator": {"type": "noop"}}
     bad = {"id": "P7", "name": "bad", "prompt": "hi", "validator": {"type": "noop"}, **prompt}
@@ -166,14 +178,19 @@ def test_nothing_to_list_for_a_pattern(place: Path) -> None:
 @every_row(
     ("file", "said"),
     [
-        ('[providers.x]\napi_key_evn = "K"\n', "no key 'api_key_evn' in [providers.NAME]; did you mean api_key_env?"),
+        (
+            '[providers.x]\napi_key_evn = "K"\n',
+            "no key 'api_key_evn' in [providers.NAME]; did you mean api_key_env?",
+        ),
         ("[runn]\nrepeats = 3\n", "no key 'runn'; did you mean run?"),
         ('[run]\nrepeats = "x"\n', "run.repeats must be a whole number, not a text"),
         ("[run]\nsuites = 3\n", "run.suites must be a list, not a whole number"),
         ('[run]\nruns_dir = "a\\u0000b"\n', "the configuration c.toml has a NUL character in it"),
     ],
 )
-def test_a_slip_in_the_file_is_told_in_words_of_the_file(tmp_path: Path, file: str, said: str) -> None:
+def test_a_slip_in_the_file_is_told_in_words_of_the_file(
+    tmp_path: Path, file: str, said: str
+) -> None:
     (tmp_path / "c.toml").write_text(file)
     done = clawgauge(tmp_path, "run", "-t", "ollama_openai:m", "--config", "c.toml")
     assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1
@@ -181,9 +198,16 @@ def test_a_slip_in_the_file_is_told_in_words_of_the_file(tmp_path: Path, file: s
 
 @every_row(
     ("words", "meant"),
-    [("shw", "show"), ("run --repeat 3", "--repeats"), ("compare a b --anwsers", "--answers"), ("xyzzy", None)],
+    [
+        ("shw", "show"),
+        ("run --repeat 3", "--repeats"),
+        ("compare a b --anwsers", "--answers"),
+        ("xyzzy", None),
+    ],
 )
-def test_a_word_that_is_nearly_right_is_put_right(tmp_path: Path, words: str, meant: str | None) -> None:
+def test_a_word_that_is_nearly_right_is_put_right(
+    tmp_path: Path, words: str, meant: str | None
+) -> None:
     done = clawgauge(tmp_path, *words.split())
     assert done.code == 2
     assert f"did you mean {meant}?" in done.stderr if meant else "did you mean" not in done.stderr
@@ -200,14 +224,18 @@ def test_a_word_that_is_nearly_right_is_put_right(tmp_path: Path, words: str, me
 def test_a_path_that_leads_nowhere_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
     """A home of nobody's, a link to itself: pathlib has a traceback for them."""
     (tmp_path / "round.json").symlink_to("round.json")
-    (tmp_path / "elsewhere.json").write_text('{"agents": {"defaults": {"workspace": "~no-such-user/x"}}}')
+    (tmp_path / "elsewhere.json").write_text(
+        '{"agents": {"defaults": {"workspace": "~no-such-user/x"}}}'
+    )
     fake = install_fake_openclaw(tmp_path / "bin")
     done = clawgauge(tmp_path, *words, env={"PATH": f"{fake.bin_dir}:{os.environ['PATH']}"})
     assert (done.code, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "cannot be followed to its end" in done.stderr or "cannot read round.json" in done.stderr
 
 
-def test_an_output_that_is_a_link_to_itself_is_replaced(place: Path, server: ScriptedServer) -> None:
+def test_an_output_that_is_a_link_to_itself_is_replaced(
+    place: Path, server: ScriptedServer
+) -> None:
     run = clawgauge(place, *SMALL)
     (place / "round.csv").symlink_to("round.csv")
     done = clawgauge(place, "export", run.folder.name, "-o", "round.csv")
@@ -220,22 +248,38 @@ def test_a_node_that_nobody_drives_is_one_sentence(tmp_path: Path) -> None:
     for heard in (subprocess.DEVNULL, subprocess.PIPE):
         for said in (tmp_path / "out", Path(os.devnull)):
             with said.open("wb") as sink:
-                done = subprocess.run([program, "node"], stdin=heard, stdout=sink, stderr=subprocess.PIPE, text=True)
+                done = subprocess.run(
+                    [program, "node"], stdin=heard, stdout=sink, stderr=subprocess.PIPE, text=True
+                )
             assert done.returncode == 2 and "nothing to type here" in done.stderr, done
 
 
 @every_row(
     "words",
     [
-        *(("show", "{key}"), ("show", "latest", "{key}"), ("{key}",), ("run", "--{key}"), ("trust", "{key}")),
-        *(("suites", "check", "{key}.toml"), ("compare", "{key}", "x"), ("report", "r", "-o", "/nowhere/{key}/x")),
+        *(
+            ("show", "{key}"),
+            ("show", "latest", "{key}"),
+            ("{key}",),
+            ("run", "--{key}"),
+            ("trust", "{key}"),
+        ),
+        *(
+            ("suites", "check", "{key}.toml"),
+            ("compare", "{key}", "x"),
+            ("report", "r", "-o", "/nowhere/{key}/x"),
+        ),
         *(("capture", "{key}"), ("run", "--config", "{key}"), ("history", "--format", "{key}")),
     ],
 )
-def test_a_key_pasted_in_the_wrong_place_is_not_shown(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_key_pasted_in_the_wrong_place_is_not_shown(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     """Not by the verbs that read runs either, nor by the parser of the command line."""
     key = "sk-PRZwwrPwV81Aw71l33SCx9vHjHkm1x72EsSfUQUA"
-    done = clawgauge(tmp_path, *(word.format(key=key) for word in words), env={"OPENAI_API_KEY": key})
+    done = clawgauge(
+        tmp_path, *(word.format(key=key) for word in words), env={"OPENAI_API_KEY": key}
+    )
     said = done.stdout + done.stderr
     assert done.code == 2 and said, said
     assert not [key[at : at + 8] for at in range(len(key) - 7) if key[at : at + 8] in said], said

@@ -18,10 +18,12 @@ from support.tool_models import ToolAnswer, ToolModel, always_calls, gives_no_ar
 
 TEXT, TOOLS, TASKS = ("core", "tool_use"), ("native_tools", "restraint"), ("agentic",)
 SUITES = (*TEXT, *TOOLS, *TASKS)
-COMMANDS = (
-    "free df uptime ps top ls cat grep find du stat systemctl journalctl docker git ping dig ss curl tar uname w env"
+COMMANDS = "free df uptime ps top ls cat grep find du stat systemctl journalctl docker git ping dig ss curl tar uname w env"
+EVERYTHING = (
+    "Use "
+    + ", ".join(f"`{command} -h`" for command in COMMANDS.split())
+    + ". Which one shall I run?"
 )
-EVERYTHING = "Use " + ", ".join(f"`{command} -h`" for command in COMMANDS.split()) + ". Which one shall I run?"
 
 
 def knows(prompt: Prompt) -> ToolAnswer:
@@ -32,7 +34,9 @@ def knows(prompt: Prompt) -> ToolAnswer:
 def refuses(prompt: Prompt) -> ToolAnswer:
     """No job is done, and the command is quoted."""
     right = knows(prompt)
-    commands = [str(arguments.get("command", name)) for name, arguments in right.calls] or [right.text]
+    commands = [str(arguments.get("command", name)) for name, arguments in right.calls] or [
+        right.text
+    ]
     return ToolAnswer(f"I cannot do that; please do it yourself: `{'; '.join(commands)}`")
 
 
@@ -100,13 +104,17 @@ def test_no_bot_is_recommended(tool_use: Callable[..., Use], bot: str) -> None:
     """What is wanting is said."""
     use = tool_use(BOTS[bot])
     assert not use["recommended_for_subagents"]
-    assert [need["why"] for need in use["needs"] if need["met"] == "no"] and use["evidence_command"] is None
+    assert [need["why"] for need in use["needs"] if need["met"] == "no"] and use[
+        "evidence_command"
+    ] is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bot", BOTS)
 @pytest.mark.parametrize("suites", [SUITES, TEXT, ("tool_use",), TOOLS, ("native_tools",), TASKS])
-def test_no_bot_is_recommended_whatever_is_run(tool_use: Callable[..., Use], bot: str, suites: tuple[str, ...]) -> None:
+def test_no_bot_is_recommended_whatever_is_run(
+    tool_use: Callable[..., Use], bot: str, suites: tuple[str, ...]
+) -> None:
     words = [word for suite in suites for word in ("-s", suite)]
     assert not tool_use(BOTS[bot], *words)["recommended_for_subagents"]
 
@@ -115,4 +123,6 @@ def test_words_alone_recommend_nobody(tool_use: Callable[..., Use]) -> None:
     """However well a model names commands in text; what would tell more is said."""
     use = tool_use(cast(knows, solves), "-s", "tool_use")
     assert not use["recommended_for_subagents"]
-    assert use["evidence_command"] == ("clawgauge run -t fake:scripted-model -s native_tools -s restraint -s agentic")
+    assert use["evidence_command"] == (
+        "clawgauge run -t fake:scripted-model -s native_tools -s restraint -s agentic"
+    )

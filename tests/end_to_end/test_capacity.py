@@ -53,7 +53,11 @@ def test_how_many_it_carries_is_said_and_rests_on_the_records(tmp_path: Path, lo
         mine = [record for record in records if record["prompt_id"] == step["step"]]
         assert len({record["repeat"] for record in mine}) == len(mine) >= step["n"] > 0
         assert {record["load"]["client"] for record in mine} == set(range(step["concurrency"]))
-        assert step["attained"] == 1.0 and step["n_failed"] == 0 and step["input_tokens"] == pytest.approx(500, abs=2)
+        assert (
+            step["attained"] == 1.0
+            and step["n_failed"] == 0
+            and step["input_tokens"] == pytest.approx(500, abs=2)
+        )
         assert step["ttft_ms"]["p50"] >= 25, "faster than the server can be"
     # Told again from the folder alone, in all forms; and it is no run to route by, or to compare with.
     again = clawgauge(tmp_path, "show", "latest", "--json")
@@ -69,14 +73,29 @@ def test_how_many_it_carries_is_said_and_rests_on_the_records(tmp_path: Path, lo
     assert refused.code == 2 and "only --max-time may be another" in refused.stderr
     longer = clawgauge(tmp_path, *go_on, "--max-time", "7m", "--dry-run", "--json")
     again = json.loads(longer.stdout)["capacity"]
-    assert (again["max_time_s"], again["contexts"], again["slo"]["ttft_ms"]) == (420.0, [500, 4000], 5000.0)
+    assert (again["max_time_s"], again["contexts"], again["slo"]["ttft_ms"]) == (
+        420.0,
+        [500, 4000],
+        5000.0,
+    )
     chat_config(tmp_path, box="http://127.0.0.1:1/v1")
     moved = clawgauge(tmp_path, *go_on)
-    assert moved.code == 2 and "box was at" in moved.stderr and "is now at http://127.0.0.1:1" in moved.stderr
+    assert (
+        moved.code == 2
+        and "box was at" in moved.stderr
+        and "is now at http://127.0.0.1:1" in moved.stderr
+    )
 
 
-def test_what_makes_no_sense_is_a_sentence_before_any_call(place: Path, server: ScriptedServer) -> None:
-    wrong = ["--slo ttft=2s,e2e=1s", "--resume nowhere", "--swap -t fake:other --rate 2", "--rate 2 --max-time 9"]
+def test_what_makes_no_sense_is_a_sentence_before_any_call(
+    place: Path, server: ScriptedServer
+) -> None:
+    wrong = [
+        "--slo ttft=2s,e2e=1s",
+        "--resume nowhere",
+        "--swap -t fake:other --rate 2",
+        "--rate 2 --max-time 9",
+    ]
     for words in map(str.split, wrong):
         done = clawgauge(place, "capacity", "-t", "fake:scripted-model", *words)
         assert (done.code, done.stdout) == (2, ""), done.stderr
@@ -84,14 +103,18 @@ def test_what_makes_no_sense_is_a_sentence_before_any_call(place: Path, server: 
     assert server.requests == [] and not (place / "runs").exists()
 
 
-def test_who_may_cost_money_is_not_loaded_without_a_limit(place: Path, server: ScriptedServer) -> None:
+def test_who_may_cost_money_is_not_loaded_without_a_limit(
+    place: Path, server: ScriptedServer
+) -> None:
     config = (place / "clawgauge.toml").read_text().replace("local = true\n", "")
     (place / "clawgauge.toml").write_text(config)
     done = clawgauge(place, "capacity", "-t", "fake:scripted-model")
     assert done.code == 2 and "--max-cost" in done.stderr and server.requests == []
 
 
-def test_a_model_that_is_not_there_is_a_sentence_after_one_call(tmp_path: Path, loaded: str) -> None:
+def test_a_model_that_is_not_there_is_a_sentence_after_one_call(
+    tmp_path: Path, loaded: str
+) -> None:
     done = load(tmp_path, loaded, "gone")
     assert done.code == 2 and "box:gone cannot be loaded" in done.stderr, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
@@ -102,12 +125,16 @@ def test_a_server_that_fails_is_no_wrong_request(place: Path, server: ScriptedSe
     """The call was made and is on record: exit 3 and a summary, as for any run that had no answer."""
     server.reply_with(Status(500))
     done = clawgauge(place, "capacity", "-t", "fake:scripted-model")
-    assert done.code == 3 and "fake:scripted-model cannot be loaded: HTTP 500" in done.stderr, done.stderr
+    assert done.code == 3 and "fake:scripted-model cannot be loaded: HTTP 500" in done.stderr, (
+        done.stderr
+    )
     assert len(done.records()) == 1 and (done.folder / "summary.json").is_file()
 
 
 @pytest.mark.slow
-def test_a_limit_on_the_cost_ends_the_load_and_what_was_measured_stands(tmp_path: Path, loaded: str) -> None:
+def test_a_limit_on_the_cost_ends_the_load_and_what_was_measured_stands(
+    tmp_path: Path, loaded: str
+) -> None:
     (tmp_path / "prices.toml").write_text(
         '[[price]]\nprovider = "box"\nmodel = "s2-t20-i5-n8"\ninput = 1.0\noutput = 1.0\n'
     )
@@ -137,25 +164,44 @@ def test_the_knee_is_found_and_a_run_goes_on_where_it_stopped(tmp_path: Path, lo
         assert entry["knee"]["concurrency"] in (4, 5) and entry["knee"]["limited_by"] == "slots"
         assert entry["knee"]["requests_per_s"] == pytest.approx(4 / 0.27, rel=0.05)
     compared = clawgauge(tmp_path, "compare", "halves", whole.folder.name, "--json")
-    both = [{step["concurrency"] for step in one["steps"] if step["trusted"]} for one in (entry, *capacity(short))]
+    both = [
+        {step["concurrency"] for step in one["steps"] if step["trusted"]}
+        for one in (entry, *capacity(short))
+    ]
     figures = {"at once", "requests/s"} if both[0] & both[1] else {"at once"}
     assert {one["figure"] for one in json.loads(compared.stdout)} >= figures
 
 
 @pytest.mark.slow
 def test_arrivals_and_agents_and_what_nobody_can_tell(tmp_path: Path, loaded: str) -> None:
-    arrivals = load(tmp_path, loaded, "s2-t20-i2-n16", "--rate", "5,100", "--duration", "8s", "--output", "16")
+    arrivals = load(
+        tmp_path, loaded, "s2-t20-i2-n16", "--rate", "5,100", "--duration", "8s", "--output", "16"
+    )
     (entry,) = capacity(arrivals)
     slow, fast = entry["steps"]
     assert entry["mode"] == "open" and not slow["growing"] and fast["growing"]
-    assert fast["requests_per_s"] < 45 and fast["ttft_ms"]["p95"] > 1000, "time counts from when it was due"
+    assert fast["requests_per_s"] < 45 and fast["ttft_ms"]["p95"] > 1000, (
+        "time counts from when it was due"
+    )
     assert all(record["queued_ms"] is not None for record in arrivals.records())
     agents = load(
-        tmp_path, loaded, "s2-f10-t5-i1-n8", "--shape", "agent", "--max-concurrency", "2", "--max-time", "60s"
+        tmp_path,
+        loaded,
+        "s2-f10-t5-i1-n8",
+        "--shape",
+        "agent",
+        "--max-concurrency",
+        "2",
+        "--max-time",
+        "60s",
     )
     tokens = {record["input_tokens"] for record in agents.records() if "/c" in record["prompt_id"]}
-    assert capacity(agents)[0]["steps"] and max(tokens) > 2 * min(tokens), "the context did not grow"
-    quiet = load(tmp_path, loaded, "s2-t5-i1-n8-quiet", "--context", "300", "--max-concurrency", "1")
+    assert capacity(agents)[0]["steps"] and max(tokens) > 2 * min(tokens), (
+        "the context did not grow"
+    )
+    quiet = load(
+        tmp_path, loaded, "s2-t5-i1-n8-quiet", "--context", "300", "--max-concurrency", "1"
+    )
     assert capacity(quiet)[0]["truncated"] is None and "cannot be told" in quiet.stderr
 
 

@@ -62,7 +62,11 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 def capture(place: Path, fake: FakeOpenClaw, *words: str) -> Outcome:
-    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place / "home"), "OPENAI_API_KEY": KEY}
+    env = {
+        "PATH": f"{fake.bin_dir}:{os.environ['PATH']}",
+        "HOME": str(place / "home"),
+        "OPENAI_API_KEY": KEY,
+    }
     return clawgauge(place, "capture", "openclaw", *words, env=env)
 
 
@@ -72,22 +76,38 @@ def test_the_prompt_is_kept_whole_and_nothing_of_the_users_is_touched(tmp_path: 
     before = digest(home)
     done = capture(tmp_path, fake, "-o", "mine.json")
     assert (done.code, done.stdout) == (0, "mine.json\n"), done.stderr
-    assert done.stderr.startswith("OpenClaw 2026.9.6: ") and "2 tools, readable by you alone" in done.stderr
+    assert (
+        done.stderr.startswith("OpenClaw 2026.9.6: ")
+        and "2 tools, readable by you alone" in done.stderr
+    )
     assert digest(home) == before
     kept = tmp_path / "mine.json"
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert kept.read_text().splitlines()[1].startswith(' "about": "The system prompt and the tools of your own agent')
+    assert (
+        kept.read_text()
+        .splitlines()[1]
+        .startswith(' "about": "The system prompt and the tools of your own agent')
+    )
     context = load_context(kept)
-    assert (context.system or "").startswith(f"You are an agent.\nWorking directory: {home / 'clawd'}\nBe kind to Ana.")
+    assert (context.system or "").startswith(
+        f"You are an agent.\nWorking directory: {home / 'clawd'}\nBe kind to Ana."
+    )
     assert [tool["function"]["name"] for tool in context.tools] == ["exec", "canvas"]
     seen = fake.seen()
     assert seen["argv"][:3] == ["agent", "--local", "--json"] and seen["argv"][-1] == "mine/capture"
     assert seen["files"].keys() == {"AGENTS.md", "skills/tea/SKILL.md"}
     config = seen["config"]
-    assert config["tools"] == {"profile": "coding"} and config["channels"]["telegram"]["name"] != "${SOME_NAME}"
+    assert (
+        config["tools"] == {"profile": "coding"}
+        and config["channels"]["telegram"]["name"] != "${SOME_NAME}"
+    )
     assert not {"gateway", "hooks", "env", "mcp"} & config.keys()
     (main, work), shared = config["agents"]["list"], config["agents"]["defaults"]
-    assert shared["model"] == {"primary": "mine/capture"} and "sandbox" not in shared and "agentDir" not in main
+    assert (
+        shared["model"] == {"primary": "mine/capture"}
+        and "sandbox" not in shared
+        and "agentDir" not in main
+    )
     assert main["workspace"] == shared["workspace"] != work["workspace"]
     assert all(str(home) not in value for value in seen["env"].values())
     for text in (kept.read_text(), json.dumps(config), json.dumps(seen["env"])):
@@ -126,7 +146,9 @@ def test_every_tool_and_another_agent_can_be_asked_for(tmp_path: Path) -> None:
         ("", ("--window", "-5"), "--window to 16777216 tokens"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(tmp_path: Path, does: str, words: tuple[str, ...], sentence: str) -> None:
+def test_what_goes_wrong_is_one_sentence(
+    tmp_path: Path, does: str, words: tuple[str, ...], sentence: str
+) -> None:
     """Exit code 2, one line, no key in it, and no file."""
     home_of(tmp_path)
     (tmp_path.parent / "out.json").write_text('{"$include": "../outside.md"}')
@@ -137,7 +159,11 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path, does: str, words: tuple
 
 def test_without_openclaw_it_is_said(tmp_path: Path) -> None:
     done = clawgauge(tmp_path, "capture", "openclaw")
-    assert done.code == 2 and "no `openclaw` is on PATH" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.code == 2
+        and "no `openclaw` is on PATH" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
 
 
 @pytest.mark.slow
@@ -147,7 +173,11 @@ def test_an_openclaw_that_hangs_is_gone_with_its_children(tmp_path: Path) -> Non
     done = capture(tmp_path, fake, "--timeout", "5")
     assert done.code == 2 and "took over 5 s" in done.stderr and done.stderr.count("\n") == 1
     for pid in (fake.seen()["pid"], int(Path(f"{fake.seen_path}.child").read_text())):
-        wait_until(lambda pid=pid: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        wait_until(
+            lambda pid=pid: (
+                not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            )
+        )
 
 
 @every_row(
@@ -161,7 +191,9 @@ def test_an_openclaw_that_hangs_is_gone_with_its_children(tmp_path: Path) -> Non
         {"defaults": {"workspace": 7}},
     ],
 )
-def test_settings_of_another_form_are_refused_without_a_traceback(tmp_path: Path, agents: object) -> None:
+def test_settings_of_another_form_are_refused_without_a_traceback(
+    tmp_path: Path, agents: object
+) -> None:
     options = argparse.Namespace(config=tmp_path / "openclaw.json", agent="main")
     options.config.write_text(json.dumps({"agents": agents}))
     fake = install_fake_openclaw(tmp_path / "bin")

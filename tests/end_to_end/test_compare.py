@@ -21,7 +21,12 @@ def two_runs(place: Path, server: ScriptedServer) -> Path:
     """`before` passes all three judged prompts; `after` fails P0 with a hostile answer."""
     for run_id, first in (("before", "yes"), ("after", HOSTILE)):
         server.script(Text(first), Text("a b c"), Text("`free`"), Text("fine"))
-        assert clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", run_id).code == 0
+        assert (
+            clawgauge(
+                place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", run_id
+            ).code
+            == 0
+        )
     return place
 
 
@@ -34,7 +39,10 @@ def test_what_changed_and_how_sure(two_runs: Path) -> None:
     done = compare(two_runs, "before", "after", "--answers")
     assert done.code == 0, done.stderr
     assert "passed in A, not in B (1)" in done.stdout and "small/P0" in done.stdout
-    assert "Whether the pass rate changed cannot be told" in done.stdout and "McNemar exact" in done.stdout
+    assert (
+        "Whether the pass rate changed cannot be told" in done.stdout
+        and "McNemar exact" in done.stdout
+    )
     assert "not_exact" in done.stdout and "│" in done.stdout and "<b>&</b>" in done.stdout
     assert not set("\x1b\x07\x00\x0b") & set(done.stdout)
 
@@ -44,7 +52,9 @@ def test_json_has_it_all(two_runs: Path) -> None:
     found = json.loads(compare(two_runs, "before", "after", "--json").stdout)
     (pair,) = found["pairs"]
     assert (found["a"]["run_id"], found["b"]["run_id"]) == ("before", "after")
-    assert pair["rates"]["objective_pass_rate"]["only_a"] == 1 and pair["latency_ms"]["n_prompts"] >= 3
+    assert (
+        pair["rates"]["objective_pass_rate"]["only_a"] == 1 and pair["latency_ms"]["n_prompts"] >= 3
+    )
     assert [(flip["prompt_id"], flip["direction"]) for flip in pair["flips"]] == [("P0", "lost")]
 
 
@@ -69,7 +79,9 @@ def test_junit_is_xml_whatever_a_model_wrote(two_runs: Path) -> None:
     assert cases == {"objective_pass_rate<-0.05": True, "n_error>0": False}
     assert (root.get("tests"), root.get("failures")) == ("2", "1")
     told = "".join(out.text or "" for out in root.iterfind("testsuite/system-out"))
-    assert "lost: small/P0 prompt_0, passed 1/1 in A and 0/1 in B" in told and "<b>&</b> ]]>" in told
+    assert (
+        "lost: small/P0 prompt_0, passed 1/1 in A and 0/1 in B" in told and "<b>&</b> ]]>" in told
+    )
 
 
 def test_markdown_holds_foreign_text_as_text(two_runs: Path) -> None:
@@ -79,18 +91,25 @@ def test_markdown_holds_foreign_text_as_text(two_runs: Path) -> None:
     assert "&lt;b&gt;" in shown and "<b>" not in shown and "\x1b" not in shown
 
 
-def test_a_changed_suite_is_refused_prompt_by_prompt(two_runs: Path, server: ScriptedServer) -> None:
+def test_a_changed_suite_is_refused_prompt_by_prompt(
+    two_runs: Path, server: ScriptedServer
+) -> None:
     """Exit 2 with the prompt that differs; --skip-changed and --force are the two ways on."""
     suite = json.loads((two_runs / "small.json").read_text())
     suite["prompts"][1]["prompt"] = "at most three words, please"
     (two_runs / "small.json").write_text(json.dumps(suite))
     server.script(Text("yes"), Text("a b c"), Text("`free`"), Text("fine"))
-    clawgauge(two_runs, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "edited")
+    clawgauge(
+        two_runs, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "edited"
+    )
     done = compare(two_runs, "before", "edited")
     assert done.code == 2 and "small/P1 asks something else" in done.stderr and done.stdout == ""
     assert "small/P0" not in done.stderr and "--force" in done.stderr
     assert done.stderr.startswith("clawgauge: A and B cannot be compared, because these differ:\n")
-    assert "1 prompt only in A: small/P1" in compare(two_runs, "before", "edited", "--skip-changed").stdout
+    assert (
+        "1 prompt only in A: small/P1"
+        in compare(two_runs, "before", "edited", "--skip-changed").stdout
+    )
     forced = compare(two_runs, "before", "edited", "--force")
     assert forced.code == 0 and "compared by force although these differ" in forced.stdout
 
@@ -102,7 +121,9 @@ def test_another_machine_keeps_the_verdicts(two_runs: Path) -> None:
     told["cpu"]["model"] = "another CPU"
     path.write_text(json.dumps(told))
     done = compare(two_runs, "before", "after")
-    assert done.code == 0 and "times are not compared" in done.stdout and "another CPU" in done.stdout
+    assert (
+        done.code == 0 and "times are not compared" in done.stdout and "another CPU" in done.stdout
+    )
     assert "\n  latency" not in done.stdout and "\n  passed" in done.stdout
     gated = compare(two_runs, "before", "after", "--fail-on", "p50_ms>10%")
     assert gated.code == 2 and "another CPU" in gated.stderr
@@ -111,7 +132,9 @@ def test_another_machine_keeps_the_verdicts(two_runs: Path) -> None:
 def test_two_models_of_one_run(place: Path, server: ScriptedServer) -> None:
     """--models sets two targets of a run side by side."""
     server.script(*[Text("yes")] * 4, *[Text("no")] * 4)
-    clawgauge(place, "run", "-t", "fake:scripted-model", "-t", "fake:other-model", "-s", "small.json")
+    clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-t", "fake:other-model", "-s", "small.json"
+    )
     done = compare(place, "latest", "--models", "scripted-model", "fake:other-model")
     assert done.code == 0 and "fake:scripted-model → fake:other-model" in done.stdout
     assert "passed in A, not in B (1)" in done.stdout
@@ -136,16 +159,40 @@ def test_unreadable_lines_are_in_the_exit_code(two_runs: Path) -> None:
     assert compare(two_runs, "before", "after", "--fail-on", "objective_pass_rate<0").code == 1
 
 
-def test_without_runs_the_newest_two_that_can_be_compared_are(two_runs: Path, server: ScriptedServer) -> None:
+def test_without_runs_the_newest_two_that_can_be_compared_are(
+    two_runs: Path, server: ScriptedServer
+) -> None:
     """A run of another suite between them is passed over, and so is one that nobody answered."""
     small = ("run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id")
     server.script(*[Status(500)] * 4)
     assert clawgauge(two_runs, *small, "dead", "--max-retries", "0").code == 3
-    clawgauge(two_runs, "run", "-t", "fake:scripted-model", "-s", "restraint", "--max-calls", "1", "--run-id", "other")
+    clawgauge(
+        two_runs,
+        "run",
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "restraint",
+        "--max-calls",
+        "1",
+        "--run-id",
+        "other",
+    )
     assert clawgauge(two_runs, *small, "last").code == 0
     found = json.loads(compare(two_runs, "--json").stdout)
     assert (found["a"]["run_id"], found["b"]["run_id"]) == ("after", "last")
-    clawgauge(two_runs, "run", "-t", "fake:scripted-model", "-s", "core", "--max-calls", "1", "--run-id", "lonely")
+    clawgauge(
+        two_runs,
+        "run",
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "core",
+        "--max-calls",
+        "1",
+        "--run-id",
+        "lonely",
+    )
     done = compare(two_runs)
     assert done.code == 2 and "no run before lonely can be compared with it" in done.stderr
 
@@ -168,13 +215,18 @@ def test_wrong_requests(two_runs: Path) -> None:
     """Exit 2 and one sentence."""
     for words, said in WRONG_REQUESTS:
         done = compare(two_runs, *words)
-        assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
+        assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1, (
+            words,
+            done.stderr,
+        )
 
 
 def test_the_page_lists_every_metric() -> None:
     """docs/compare.md names each metric, and says of each whether its change can be called significant."""
     page = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
     told = {}
-    for names, can in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| [^|]+ \| (yes|no) \|$", page, flags=re.MULTILINE):
+    for names, can in re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+) \| [^|]+ \| (yes|no) \|$", page, flags=re.MULTILINE
+    ):
         told |= dict.fromkeys(re.findall(r"`(\w+)`", names), can == "yes")
     assert told == {name: metric.evidence is not None for name, metric in METRICS.items()}

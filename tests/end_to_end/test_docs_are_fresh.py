@@ -23,7 +23,9 @@ GENERATOR = runpy.run_path(str(DOCS.parent / "scripts" / "generate_docs.py"))
 @pytest.mark.parametrize("name", GENERATOR["DOCUMENTS"])
 def test_the_published_schema_is_fresh(name: str) -> None:
     """docs/schema/ is what the structs say today; `make docs` writes it."""
-    assert (DOCS / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == GENERATOR["render_schema"](name)
+    assert (DOCS / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == GENERATOR[
+        "render_schema"
+    ](name)
 
 
 def test_the_page_of_commands_is_fresh() -> None:
@@ -37,7 +39,9 @@ def test_every_option_of_every_verb_is_on_some_page() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     parsers = list(GENERATOR["iter_parsers"]())
     assert {words.split()[0] for words, _, _ in parsers} == set(VERBS)
-    options = {(words, option) for words, _, parser in parsers for option in parser._option_string_actions}
+    options = {
+        (words, option) for words, _, parser in parsers for option in parser._option_string_actions
+    }
     assert len(options) > 150
     missing = [
         f"{words} {option}"
@@ -66,9 +70,20 @@ def test_the_changelog_begins_with_the_version_that_is_installed() -> None:
 @pytest.mark.slow
 def test_the_screens_can_be_made_anew(tmp_path: Path) -> None:
     """A real run of the five scripted models: three terminals, none of them overflowing, each with the answer."""
-    made = [sys.executable, str(DOCS.parent / "scripts" / "screens.py"), "--scripted", "-o", str(tmp_path / "page.md")]
-    assert subprocess.run(made, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S).returncode == 0
-    pages = [(tmp_path / "page.md").read_text(encoding="utf-8"), (DOCS / "screens.md").read_text(encoding="utf-8")]
+    made = [
+        sys.executable,
+        str(DOCS.parent / "scripts" / "screens.py"),
+        "--scripted",
+        "-o",
+        str(tmp_path / "page.md"),
+    ]
+    assert (
+        subprocess.run(made, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S).returncode == 0
+    )
+    pages = [
+        (tmp_path / "page.md").read_text(encoding="utf-8"),
+        (DOCS / "screens.md").read_text(encoding="utf-8"),
+    ]
     for page in pages:
         for width in (80, 120, 200):
             screen = page.partition(f"## {width} columns\n\n```text\n")[2].partition("\n```")[0]

@@ -19,7 +19,9 @@ def gguf(tmp_path: Path) -> Path:
     """The real model under a path that no other test has, so that its server can be told from others."""
     link = tmp_path / "a model.gguf"
     link.symlink_to(asyncio.run(fetch(clean_environment(), print)))
-    write_suite(tmp_path / "one.json", {"prompt": "Count from 1 to 1000.", "validator": {"type": "noop"}})
+    write_suite(
+        tmp_path / "one.json", {"prompt": "Count from 1 to 1000.", "validator": {"type": "noop"}}
+    )
     return link
 
 
@@ -38,11 +40,17 @@ def servers_of(gguf: Path) -> list[str]:
 
 def test_a_file_of_the_users_is_served(gguf: Path) -> None:
     """`embedded:PATH` answers from that file, is recorded under the path, and its server is gone afterwards."""
-    done = clawgauge(gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "64")
+    done = clawgauge(
+        gguf.parent, "run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "64"
+    )
     assert done.code == 0, done.stderr
     (record,) = done.records()
     assert record["model"] == str(gguf) and record["model_reported"] == str(gguf)
-    assert record["output_tokens"] == 64 and record["finish_reason"] == "length" and record["cached_tokens"] == 0
+    assert (
+        record["output_tokens"] == 64
+        and record["finish_reason"] == "length"
+        and record["cached_tokens"] == 0
+    )
     assert record["warnings"] == [] and record["output_tps"] > 0
     assert servers_of(gguf) == []
 
@@ -53,10 +61,15 @@ def test_a_file_that_cannot_be_served(tmp_path: Path) -> None:
     write_suite(tmp_path / "one.json", {"prompt": "hi"})
     done = clawgauge(tmp_path, "run", "-t", "embedded:broken.gguf", "-s", "one.json")
     (record,) = done.records()
-    assert (record["availability_status"], record["failure_type"]) == ("skipped_unavailable", "model_not_found")
+    assert (record["availability_status"], record["failure_type"]) == (
+        "skipped_unavailable",
+        "model_not_found",
+    )
     assert "broken.gguf" in record["error"] and record["attempts"] == []
     assert done.code == 3
-    slip = clawgauge(tmp_path, "run", "-t", "embedded:~nobody/missing.gguf", "-s", "one.json", "--run-id", "slip")
+    slip = clawgauge(
+        tmp_path, "run", "-t", "embedded:~nobody/missing.gguf", "-s", "one.json", "--run-id", "slip"
+    )
     assert (slip.code, slip.stdout) == (2, "") and "missing.gguf" in slip.stderr
     assert not (tmp_path / "runs" / "slip").exists()
 

@@ -20,14 +20,21 @@ WEATHER: dict[str, Any] = {
     "function": {
         "name": "get_weather",
         "description": "Get the weather for a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
     },
 }
 PROMPT: dict[str, Any] = {
     "prompt": "What is the weather in Paris?",
     "tools": [WEATHER],
     "tool_choice": "required",
-    "validator": {"type": "tool_call", "expected_calls": [{"name": "get_weather", "arguments": {"city": "*"}}]},
+    "validator": {
+        "type": "tool_call",
+        "expected_calls": [{"name": "get_weather", "arguments": {"city": "*"}}],
+    },
 }
 TASK: dict[str, Any] = {
     "prompt": "List the files in the home directory.",
@@ -54,17 +61,31 @@ def forced(tmp_path: Path, llama_tools_address: str) -> Path:
 
 def run(place: Path, provider: str, prompt: dict[str, Any]) -> Outcome:
     write_suite(place / "one.json", prompt)
-    words = ["run", "-t", f"{provider}:smollm2-135m", "-s", "one.json", "--max-tokens", "96", "--temperature", "0"]
+    words = [
+        "run",
+        "-t",
+        f"{provider}:smollm2-135m",
+        "-s",
+        "one.json",
+        "--max-tokens",
+        "96",
+        "--temperature",
+        "0",
+    ]
     return clawgauge(place, *words, env={"OPENAI_API_KEY": "none"})
 
 
-@pytest.mark.parametrize("provider", slow_rest(["embedded", "chat", "responses", "messages"], every=4))
+@pytest.mark.parametrize(
+    "provider", slow_rest(["embedded", "chat", "responses", "messages"], every=4)
+)
 def test_a_real_model_calls_a_tool(forced: Path, provider: str) -> None:
     """The call is native, has its arguments and its first-token time, and counts as tool use."""
     done = run(forced, provider, PROMPT)
     assert done.code == 0, done.stderr
     (record,) = done.records()
-    assert record["success"] and record["tool_use_success"] and record["objective_pass"] is True, record
+    assert record["success"] and record["tool_use_success"] and record["objective_pass"] is True, (
+        record
+    )
     (call,) = [call for call in record["tool_invocations"] if call["channel"] == "native"]
     assert (call["name"], call["valid"], list(call["arguments"])) == ("get_weather", True, ["city"])
     assert 0 < record["ttft_ms"] <= record["e2e_ms"] and record["ttfa_ms"] is not None
@@ -78,7 +99,10 @@ def test_a_real_server_reads_the_same_conversation_in_every_protocol(forced: Pat
     conversation = {
         "messages": [
             {"role": "user", "content": "What is the weather in Rome?"},
-            {"role": "assistant", "calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}]},
+            {
+                "role": "assistant",
+                "calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}],
+            },
             {"role": "tool", "content": "Sunny, 31 degrees."},
             {"role": "assistant", "content": "It is sunny."},
         ]

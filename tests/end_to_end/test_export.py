@@ -51,7 +51,9 @@ def test_the_format_follows_the_file(finished: Outcome) -> None:
 
 def test_a_run_named_twice_is_written_once(finished: Outcome) -> None:
     """Rows counted twice would look like evidence; it is said."""
-    done = clawgauge(finished.cwd, "export", "latest", str(finished.folder), "--columns", "prompt_id")
+    done = clawgauge(
+        finished.cwd, "export", "latest", str(finished.folder), "--columns", "prompt_id"
+    )
     assert done.code == 0 and done.stdout.count("\n") == 5
     assert "named already: its rows are written once" in done.stderr
 
@@ -59,13 +61,19 @@ def test_a_run_named_twice_is_written_once(finished: Outcome) -> None:
 def test_an_unknown_ending_needs_a_format(finished: Outcome) -> None:
     """CSV under the name of a workbook helps nobody; --format says it is meant."""
     refused = clawgauge(finished.cwd, "export", "latest", "-o", "x.xlsx")
-    assert refused.code == 2 and "--format" in refused.stderr and not (finished.cwd / "x.xlsx").exists()
+    assert (
+        refused.code == 2
+        and "--format" in refused.stderr
+        and not (finished.cwd / "x.xlsx").exists()
+    )
     assert clawgauge(finished.cwd, "export", "latest", "-o", "x.txt", "--format", "csv").code == 0
 
 
 def test_spreadsheets(finished: Outcome) -> None:
     """--excel-safe turns a formula into text."""
-    clawgauge(finished.cwd, "export", "latest", "--excel-safe", "-o", "x.csv", "--columns", "raw_output")
+    clawgauge(
+        finished.cwd, "export", "latest", "--excel-safe", "-o", "x.csv", "--columns", "raw_output"
+    )
     assert (finished.cwd / "x.csv").read_bytes().decode("utf-8-sig").splitlines()[2] == '"\'=1+1"'
 
 
@@ -90,4 +98,7 @@ def test_wrong_requests(finished: Outcome) -> None:
     """Exit 2 and one sentence."""
     for words, said in WRONG_REQUESTS:
         done = clawgauge(finished.cwd, "export", *words)
-        assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
+        assert done.code == 2 and said in done.stderr and done.stderr.count("\n") == 1, (
+            words,
+            done.stderr,
+        )

@@ -41,7 +41,9 @@ RESUME = ("run", "--resume", "r", "--retry-errors")
 
 @pytest.fixture
 def boxes(tmp_path: Path) -> Boxes:
-    prompts = [{"prompt": f"number {n}", "validator": {"type": "exact", "value": "yes"}} for n in range(6)]
+    prompts = [
+        {"prompt": f"number {n}", "validator": {"type": "exact", "value": "yes"}} for n in range(6)
+    ]
     write_suite(tmp_path / "small.json", *prompts)
     return Boxes(tmp_path)
 
@@ -80,22 +82,41 @@ def test_two_machines_make_one_run_and_no_key_travels(boxes: Boxes) -> None:
         assert done.code == 0, done.stderr
         assert max(asked(first).values()) == 1 and max(asked(second).values()) == 1
         lines = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("  [1/")]
-        assert sorted(lines) == ["ana.ollama_openai:m", "ana.ollama_openai:n", "bob.ollama_openai:m"], "whose is it?"
+        assert sorted(lines) == [
+            "ana.ollama_openai:m",
+            "ana.ollama_openai:n",
+            "bob.ollama_openai:m",
+        ], "whose is it?"
     records = done.records()
     targets = Counter((one["provider"], one["model"], one["node"]) for one in records)
-    assert targets == {("ana.ollama_openai", m, "ana"): 6 for m in "mn"} | {("bob.ollama_openai", "m", "bob"): 6}
-    assert all(one["objective_pass"] is (one["node"] == "bob") and one["run_id"] == "r" for one in records)
+    assert targets == {("ana.ollama_openai", m, "ana"): 6 for m in "mn"} | {
+        ("bob.ollama_openai", "m", "bob"): 6
+    }
+    assert all(
+        one["objective_pass"] is (one["node"] == "bob") and one["run_id"] == "r" for one in records
+    )
     assert all("***" in one["raw_output"] for one in records if one["node"] == "ana")
     names = [event["event"] for event in events(done.folder)]
-    assert names.count("node_joined") == names.count("node_left") == 2 and names.count("stretch_started") == 1
+    assert (
+        names.count("node_joined") == names.count("node_left") == 2
+        and names.count("stretch_started") == 1
+    )
     assert json.loads((done.folder / "inventory_ana.json").read_bytes())["host"]["hostname"]
     assert (done.folder / "resources_bob.ollama_openai_m_before.txt").is_file()
     # Who routes to bob's server goes to bob; ana's is nobody else's.
-    addresses = {name: one["base_url"] for name, one in read_config(done.folder)["providers"].items()}
-    assert addresses == {"ana.ollama_openai": None, "bob.ollama_openai": f"http://192.168.7.7:{second.port}/v1"}
+    addresses = {
+        name: one["base_url"] for name, one in read_config(done.folder)["providers"].items()
+    }
+    assert addresses == {
+        "ana.ollama_openai": None,
+        "bob.ollama_openai": f"http://192.168.7.7:{second.port}/v1",
+    }
     groups = done.summary()["models"]
     assert {group["provider"] for group in groups} == {"ana.ollama_openai", "bob.ollama_openai"}
-    everything = b"".join(path.read_bytes() for path in done.folder.iterdir()) + (done.stdout + done.stderr).encode()
+    everything = (
+        b"".join(path.read_bytes() for path in done.folder.iterdir())
+        + (done.stdout + done.stderr).encode()
+    )
     assert CANARY.encode() not in everything and OWN_KEY.encode() not in everything
     # Neither was told the other's key, and what a node was trusted to keep it keeps no longer.
     assert OWN_KEY not in (boxes.root / "bob" / "seen_environment").read_text()
@@ -110,11 +131,26 @@ def test_ssh_is_given_what_it_needs_and_nothing_else_of_the_environment(boxes: B
         "MY_OWN_SETTING": "private-word-17",
         "LC_SECRET": "hidden-word-18",
     }
-    needed = {"SSH_AUTH_SOCK": "/run/agent.sock", "LC_TIME": "C.UTF-8", "KRB5CCNAME": "FILE:/run/krb5cc"}
+    needed = {
+        "SSH_AUTH_SOCK": "/run/agent.sock",
+        "LC_TIME": "C.UTF-8",
+        "KRB5CCNAME": "FILE:/run/krb5cc",
+    }
     with ScriptedServer(models=["m"]) as server:
         server.reply_with(Text("yes"))
         boxes.add("ana", OLLAMA_HOST=ollama(server))
-        done = run(boxes, "run", "--nodes", "ana", "-t", "ana.ollama_openai:m", "-s", "small.json", **private, **needed)
+        done = run(
+            boxes,
+            "run",
+            "--nodes",
+            "ana",
+            "-t",
+            "ana.ollama_openai:m",
+            "-s",
+            "small.json",
+            **private,
+            **needed,
+        )
     assert done.code == 0, done.stderr
     seen = (boxes.root / "ana" / "seen_environment").read_text().splitlines()
     variables = dict(line.partition("=")[::2] for line in seen)
@@ -130,20 +166,58 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(boxes: Boxes) -> N
         with (boxes.place / "clawgauge.toml").open("a") as file:
             file.write('[nodes.gone]\nssh = "nowhere"\n[nodes.odd]\n')
         table = {
-            ("--nodes", "anna", "-t", "anna.ollama_openai:x"): "there is no node 'anna' (known: ana,",
+            (
+                "--nodes",
+                "anna",
+                "-t",
+                "anna.ollama_openai:x",
+            ): "there is no node 'anna' (known: ana,",
             ("--nodes", "odd", "-t", "odd.ollama_openai:x"): "there is no node 'odd'",
-            ("--nodes", "gone", "-t", "gone.ollama_openai:x"): "node gone: the connection ended (ssh: connect to host",
-            ("--nodes", "old", "-t", "old.ollama_openai:x"): "node old: it has clawgauge 0.0.9, and here is",
+            (
+                "--nodes",
+                "gone",
+                "-t",
+                "gone.ollama_openai:x",
+            ): "node gone: the connection ended (ssh: connect to host",
+            (
+                "--nodes",
+                "old",
+                "-t",
+                "old.ollama_openai:x",
+            ): "node old: it has clawgauge 0.0.9, and here is",
             ("--nodes", "ana", "-t", "ana.ollama_openai:llama3:9b"): "no model 'llama3:9b' on ana",
-            ("--nodes", "ana", "-t", "ana.openai_responses:x"): "node ana: openai_responses needs OPENAI_API_KEY",
+            (
+                "--nodes",
+                "ana",
+                "-t",
+                "ana.openai_responses:x",
+            ): "node ana: openai_responses needs OPENAI_API_KEY",
             ("--nodes", "liar", "-t", "ollama_openai:m"): "is on none of the nodes",
-            ("--nodes", "liar", "-t", "liar.ollama_openai:m", "--interleave"): "--interleave takes turns",
-            ("--nodes", "liar,ana", "-t", "*.ollama_openai:*", "--max-cost", "1"): "--max-cost cannot be kept",
+            (
+                "--nodes",
+                "liar",
+                "-t",
+                "liar.ollama_openai:m",
+                "--interleave",
+            ): "--interleave takes turns",
+            (
+                "--nodes",
+                "liar,ana",
+                "-t",
+                "*.ollama_openai:*",
+                "--max-cost",
+                "1",
+            ): "--max-cost cannot be kept",
         }
         elsewhere = liar("pass", __version__, said={"base_url": "http://10.0.0.7:11434/v1"})
         boxes.add("other", program=elsewhere)
         loads = {
-            ("--nodes", "old,liar", "-t", "ollama_openai:m"): "node old: it has clawgauge 0.0.9, and here is",
+            (
+                "--nodes",
+                "old,liar",
+                "-t",
+                "ollama_openai:m",
+            ): "node old: it has clawgauge 0.0.9, and here is",
             ("--nodes", "liar", "-t", "ollama_openai:x"): "no model 'x' on liar",
             ("--nodes", "liar", "-t", "box:m"): "target 'box:m' is on none of the nodes",
             (
@@ -159,9 +233,18 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(boxes: Boxes) -> N
                 "liar.ollama_openai:b",
                 "--swap",
             ): "--swap changes between models on one",
-            ("--nodes", "liar", "-t", "ollama_openai:m", "--max-cost", "1"): "--max-cost cannot be kept",
+            (
+                "--nodes",
+                "liar",
+                "-t",
+                "ollama_openai:m",
+                "--max-cost",
+                "1",
+            ): "--max-cost cannot be kept",
         }
-        commands = {("run", *words, "-s", "small.json"): sentence for words, sentence in table.items()}
+        commands = {
+            ("run", *words, "-s", "small.json"): sentence for words, sentence in table.items()
+        }
         commands |= {("capacity", *words): sentence for words, sentence in loads.items()}
         for words, sentence in commands.items():
             done = run(boxes, *words)
@@ -169,8 +252,12 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(boxes: Boxes) -> N
             assert "Traceback" not in done.stderr and "\nclawgauge: " in f"\n{done.stderr}"
         assert not server.calls and not (boxes.place / "runs").exists()
     boxes.add("new")
-    untrusted = clawgauge(boxes.place, "run", "--nodes", "ana", "-t", "ana.x:y", env=boxes.env, trusting=False)
-    assert untrusted.code == 2 and "[nodes.ana] of clawgauge.toml here is changed" in untrusted.stderr
+    untrusted = clawgauge(
+        boxes.place, "run", "--nodes", "ana", "-t", "ana.x:y", env=boxes.env, trusting=False
+    )
+    assert (
+        untrusted.code == 2 and "[nodes.ana] of clawgauge.toml here is changed" in untrusted.stderr
+    )
 
 
 @pytest.mark.slow
@@ -208,7 +295,9 @@ def test_a_node_is_believed_no_more_than_a_server(boxes: Boxes) -> None:
     by_node: dict[str, list[dict[str, Any]]] = {}
     for one in done.records():
         by_node.setdefault(one["node"], []).append(one)
-    answered = {name: [one for one in ones if one["failure_type"] is None] for name, ones in by_node.items()}
+    answered = {
+        name: [one for one in ones if one["failure_type"] is None] for name, ones in by_node.items()
+    }
     # The one that told a record twice has it once, on our clock and with its own duration.
     [ahead] = answered.pop("ahead")
     assert began_ms - 60_000 < ahead["started_at_ms"] < began_ms + 600_000
@@ -217,30 +306,50 @@ def test_a_node_is_believed_no_more_than_a_server(boxes: Boxes) -> None:
     assert {name for name, ones in answered.items() if ones} == {"gone"}
     for name in answered:
         lost = [one for one in by_node[name] if one["failure_type"] == "node_lost"]
-        assert len(lost) == 6 - len(answered[name]) and lost[0]["availability_status"] == "skipped_unavailable"
+        assert (
+            len(lost) == 6 - len(answered[name])
+            and lost[0]["availability_status"] == "skipped_unavailable"
+        )
     assert "node gone: the connection ended (the power went)" in done.stderr
     # What it told over and over is there once, and what has no end is cut short.
-    finished = Counter(one["target"] for one in events(done.folder) if one["event"] == "target_finished")
-    assert finished.pop("ahead.ollama_openai:m") == 1 and set(finished) == {"chatty.ollama_openai:m"}
+    finished = Counter(
+        one["target"] for one in events(done.folder) if one["event"] == "target_finished"
+    )
+    assert finished.pop("ahead.ollama_openai:m") == 1 and set(finished) == {
+        "chatty.ollama_openai:m"
+    }
     assert (done.folder / "events.jsonl").stat().st_size < 200_000 and len(done.stderr) < 1_000_000
-    assert {one["detail"]["node"] for one in events(done.folder) if one["event"] == "node_lost"} == set(answered)
+    assert {
+        one["detail"]["node"] for one in events(done.folder) if one["event"] == "node_lost"
+    } == set(answered)
     assert read_config(done.folder)["run_id"] == done.folder.name
 
 
 def test_a_node_that_breaks_a_bound_is_ended_with_a_sentence_that_names_it(boxes: Boxes) -> None:
     """What it sent before stands; what it was still to ask is recorded as that of any lost node; the others go on."""
     deep = "json.loads('[' * {0} + ']' * {0})"
-    files = "[say(file=['resources_ollama_openai_m_before.txt', 'x' * 1_000_000]) for _ in range(300)]"
+    files = (
+        "[say(file=['resources_ollama_openai_m_before.txt', 'x' * 1_000_000]) for _ in range(300)]"
+    )
     lies = {
-        "nested": (f"result(work, parsed_output=dict(a={deep.format(500)}))", "nested more than 256 levels deep"),
+        "nested": (
+            f"result(work, parsed_output=dict(a={deep.format(500)}))",
+            "nested more than 256 levels deep",
+        ),
         # One of our own keys in it: then all of the record is walked, to mask it.
         "keyed": (
             f"result(work, raw_output='{OWN_KEY}', parsed_output=dict(a={deep.format(500)}))",
             "nested more than 256 levels deep",
         ),
         "branched": (f"finished(1, why={deep.format(200)})", "nested more than 32 levels deep"),
-        "swollen": ("result(work, parsed_output=dict(a=[[]] * 600_000))", "of more than 500,000 values"),
-        "large": ("result(work, tool_calls=['x' * 6_000_000])", "more than 4,194,304 bytes in one message (result)"),
+        "swollen": (
+            "result(work, parsed_output=dict(a=[[]] * 600_000))",
+            "of more than 500,000 values",
+        ),
+        "large": (
+            "result(work, tool_calls=['x' * 6_000_000])",
+            "more than 4,194,304 bytes in one message (result)",
+        ),
         "endless": (
             "result(work, parsed_output=dict(a=['\\x9d' * 400_000]))",
             "a text of more than 131,072 characters in one message (result)",
@@ -248,20 +357,32 @@ def test_a_node_that_breaks_a_bound_is_ended_with_a_sentence_that_names_it(boxes
         "again": (files, "sent a file of its work for the second time"),
         "early": ("result(work, e2e_ms=-5)", "a figure that cannot be (e2e_ms of -5)"),
         "paying": ("result(work, cost_usd=-0.25)", "a figure that cannot be (cost_usd of -0.25)"),
-        "inside": ("result(work, timings_us=dict(e2e=1, ttft=-7))", "a figure that cannot be (ttft of -7)"),
+        "inside": (
+            "result(work, timings_us=dict(e2e=1, ttft=-7))",
+            "a figure that cannot be (ttft of -7)",
+        ),
         "trying": (
             "result(work, attempts=[dict(status='ok', failure_type=None, e2e_ms=-1)])",
             "a figure that cannot be (e2e_ms of -1)",
         ),
-        "ancient": ("result(work, total_ms=10 ** 12)", "a figure that cannot be (total_ms of 1e+12)"),
-        "parrot": ("[result(work) for _ in range(200)]", "more than the 112 records its work can have"),
+        "ancient": (
+            "result(work, total_ms=10 ** 12)",
+            "a figure that cannot be (total_ms of 1e+12)",
+        ),
+        "parrot": (
+            "[result(work) for _ in range(200)]",
+            "more than the 112 records its work can have",
+        ),
         "flood": (
             "[finished(1, why='x' * 500_000) if n else finished(2) for n in range(400)]",
             "more events than its work can have",
         ),
         "echo": ("[say(pong=[0, 1]) for _ in range(100)]", "it answered what was not asked (pong)"),
         "both": ("say(end=True, said='and that is all')", "several things at once"),
-        "machine": ("say(file=['inventory.json', '[' * 400 + ']' * 400])", "an inventory with more in it"),
+        "machine": (
+            "say(file=['inventory.json', '[' * 400 + ']' * 400])",
+            "an inventory with more in it",
+        ),
     }
     for name, (statements, _) in lies.items():
         boxes.add(name, program=liar(statements, __version__))
@@ -270,7 +391,11 @@ def test_a_node_that_breaks_a_bound_is_ended_with_a_sentence_that_names_it(boxes
     words = ("run", "--nodes", ",".join([*lies, "honest"]), "-s", "small.json")
     done = run(boxes, *words, OPENAI_API_KEY=OWN_KEY)
     assert done.code == 0 and "Traceback" not in done.stderr, done.stderr
-    lost = {one["detail"]["node"]: one["detail"]["why"] for one in events(done.folder) if one["event"] == "node_lost"}
+    lost = {
+        one["detail"]["node"]: one["detail"]["why"]
+        for one in events(done.folder)
+        if one["event"] == "node_lost"
+    }
     assert set(lost) == set(lies)
     for name, (_, bound) in lies.items():
         assert bound in lost[name], (name, lost[name])
@@ -281,7 +406,9 @@ def test_a_node_that_breaks_a_bound_is_ended_with_a_sentence_that_names_it(boxes
     assert sum(path.stat().st_size for path in done.folder.iterdir()) < 4_000_000
 
 
-def test_a_node_that_answers_every_ping_and_does_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_answers_every_ping_and_does_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is there, it says so, it says the same again: nothing of that is its work."""
     monkeypatch.setattr(wire, "BEAT_S", 0.01)
     program = liar("pass", __version__).replace(
@@ -289,12 +416,16 @@ def test_a_node_that_answers_every_ping_and_does_nothing_is_given_up(monkeypatch
     )
 
     async def hear_for_ever() -> None:
-        async with wire.talking(Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None) as talk:
+        async with wire.talking(
+            Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None
+        ) as talk:
             talk.begin_work(max_bytes=1 << 20, max_idle_s=0.5)
             while True:
                 await talk.hear()
 
-    with pytest.raises(NodeLost, match=r"node x: it answers, but nothing came of its work for 0\.5 s"):
+    with pytest.raises(
+        NodeLost, match=r"node x: it answers, but nothing came of its work for 0\.5 s"
+    ):
         asyncio.run(asyncio.wait_for(hear_for_ever(), PATIENCE_S))
 
 
@@ -305,9 +436,14 @@ def test_how_long_a_node_may_take_follows_from_what_it_was_asked() -> None:
 
 def test_your_own_history_goes_to_no_node_without_your_yes(boxes: Boxes) -> None:
     """Whatever the node says of itself: that its model is in its own process, or at an address like ours."""
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    tool = {
+        "type": "function",
+        "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+    }
     validator = {"type": "agreement", "no_call": True}
-    write_suite(boxes.place / "mine.json", {"prompt": "dear diary", "tools": [tool], "validator": validator})
+    write_suite(
+        boxes.place / "mine.json", {"prompt": "dear diary", "tools": [tool], "validator": validator}
+    )
     noting = 'open("work", "w").write(json.dumps(work)); result(work); say(end=True)'
     said = {"inside": {"type": "embedded"}, "shouting": {"base_url": "http://LOCALHOST:11434/v1"}}
     for name, described in said.items():
@@ -317,7 +453,9 @@ def test_your_own_history_goes_to_no_node_without_your_yes(boxes: Boxes) -> None
     words = ("run", "--nodes", "inside,shouting", "-t", "*.ollama_openai:m", "-s", "mine.json")
     refused = run(boxes, *words)
     told = "your own history would leave this machine, or go where a key is needed: to "
-    assert refused.code == 2 and f"{told}inside.ollama_openai:m and shouting." in refused.stderr, refused.stderr
+    assert refused.code == 2 and f"{told}inside.ollama_openai:m and shouting." in refused.stderr, (
+        refused.stderr
+    )
     assert not list(boxes.root.glob("*/work")) and not (boxes.place / "runs").exists()
     done = run(boxes, *words, "--yes")
     assert done.code == 0, done.stderr
@@ -392,7 +530,11 @@ def test_what_a_cut_connection_kept_from_us_is_handed_over(boxes: Boxes) -> None
             process.send_signal(signal.SIGKILL)
             ended(process)
         busy = run(boxes, *RESUME)
-        assert busy.code == 2 and "node ana: Run folder" in busy.stderr and "is being written by" in busy.stderr
+        assert (
+            busy.code == 2
+            and "node ana: Run folder" in busy.stderr
+            and "is being written by" in busy.stderr
+        )
         gate.open()
         node.wait(timeout=PATIENCE_S)
         assert len(boxes.spools("ana")) == 1
@@ -423,7 +565,11 @@ def test_an_answer_is_kept_there_until_a_stretch_takes_it(boxes: Boxes) -> None:
             node.wait(timeout=PATIENCE_S)
         assert code == 0 and "node ana: the connection ended" in err, err
         server.reply_with(Text("yes"))
-        stretches = {("--repeats", "2"): 4, ("--prompt-ids", "P5", "--retry-errors"): 3, ("--retry-errors",): 0}
+        stretches = {
+            ("--repeats", "2"): 4,
+            ("--prompt-ids", "P5", "--retry-errors"): 3,
+            ("--retry-errors",): 0,
+        }
         for more, n_lost in stretches.items():
             done = run(boxes, *RESUME[:-1], *more)
             assert done.code == 0, done.stderr
@@ -457,7 +603,16 @@ def test_budgets_hold_over_a_resumption_and_targets_name_their_nodes(boxes: Boxe
     """What a run ends with, `-t ana.ollama_openai:m`, can be pasted: the flag --nodes is not needed there."""
     with ScriptedServer(models=["m"]) as server:
         boxes.add("ana", OLLAMA_HOST=ollama(server))
-        words = ("run", "-t", "ana.ollama_openai:m", "-s", "small.json", "--run-id", "r", "--max-calls")
+        words = (
+            "run",
+            "-t",
+            "ana.ollama_openai:m",
+            "-s",
+            "small.json",
+            "--run-id",
+            "r",
+            "--max-calls",
+        )
         assert run(boxes, *words, "2").code == 0 and len(server.calls) == 2
         done = run(boxes, "run", "--resume", "r", "--max-calls", "5")
         assert done.code == 0 and len(server.calls) == 5 == len(done.records()), done.stderr
@@ -477,12 +632,26 @@ def test_merged_figures_are_those_of_one_client(boxes: Boxes) -> None:
         alone = run(boxes, *words, OLLAMA_HOST=ollama(server))
         [one] = alone.summary()["models"]
     for group in fleet:
-        assert group["n_ok"] == one["n_ok"] == 72 and group["objective_pass_rate"] == one["objective_pass_rate"] == 1.0
+        assert (
+            group["n_ok"] == one["n_ok"] == 72
+            and group["objective_pass_rate"] == one["objective_pass_rate"] == 1.0
+        )
         # Never sooner than the server answered; how much later is this machine's load.
         assert group["latency_ms"]["p50"] >= 50 and one["latency_ms"]["p50"] >= 50
 
 
-LOAD = ("capacity", "--nodes", "ana,bob", "--context", "500", "--output", "8", "--run-id", "load", "-t")
+LOAD = (
+    "capacity",
+    "--nodes",
+    "ana,bob",
+    "--context",
+    "500",
+    "--output",
+    "8",
+    "--run-id",
+    "load",
+    "-t",
+)
 
 
 @pytest.mark.slow
@@ -496,22 +665,30 @@ def test_a_load_that_two_nodes_make_is_that_of_one_client(boxes: Boxes) -> None:
         words = ("--rate", "12", "--duration", "4s", "--run-id", "arrivals")
         arrivals = run(boxes, *LOAD, "box:s4-f100-t20-i10-n8", *words)
         assert arrivals.code == 0, arrivals.stderr
-        few = run(boxes, *LOAD, "box:s4-f100-t20-i10-n8", *words, "--max-concurrency", "1", "--dry-run")
+        few = run(
+            boxes, *LOAD, "box:s4-f100-t20-i10-n8", *words, "--max-concurrency", "1", "--dry-run"
+        )
         assert few.code == 2 and "with --rate give 2 or more" in few.stderr
     [entry], records = done.summary()["capacity"], done.records()
     nodes = {}
     for record in [record for record in records if "/c" in record["prompt_id"]]:
         nodes.setdefault(record["load"]["client"] % 2, set()).add(record["node"])
-    assert nodes == {0: {"ana"}, 1: {"bob"}} and {record["provider"] for record in records} == {"box"}
+    assert nodes == {0: {"ana"}, 1: {"bob"}} and {record["provider"] for record in records} == {
+        "box"
+    }
     cells = Counter((record["prompt_id"], record["repeat"]) for record in records)
     assert max(cells.values()) == 1
     # Alone a call takes 70 ms to its first token and as long again; four are answered at once.
     for step in [step for step in entry["steps"] if step["trusted"]]:
         most = min(step["concurrency"], 4) / 0.14
-        assert step["requests_per_s"] == pytest.approx(most, rel=0.1) and step["ttft_ms"]["p50"] >= 70
+        assert (
+            step["requests_per_s"] == pytest.approx(most, rel=0.1) and step["ttft_ms"]["p50"] >= 70
+        )
     [step] = arrivals.summary()["capacity"][0]["steps"]
     assert step["n_failed"] == 0 and step["n"] > 20 and step["ttft_ms"]["p50"] >= 70
-    due = sorted(record["load"]["client"] for record in arrivals.records() if "/r" in record["prompt_id"])
+    due = sorted(
+        record["load"]["client"] for record in arrivals.records() if "/r" in record["prompt_id"]
+    )
     assert due == list(range(len(due))), "an arrival was played twice, or by nobody"
     assert {record["node"] for record in arrivals.records()} == {"ana", "bob"}
     assert boxes.spools("ana") == boxes.spools("bob") == []
@@ -527,15 +704,26 @@ def test_a_load_ends_with_a_node_and_goes_on_when_it_is_back(boxes: Boxes) -> No
             wait_until(lambda: file.exists() and file.read_text().count('"capacity_step"') >= 2)
             node_process(boxes, "bob").kill()
             code, _, err = ended(process)
-        assert code == 0 and "node bob: the connection ended" in err and "what was measured stands" in err, err
+        assert (
+            code == 0
+            and "node bob: the connection ended" in err
+            and "what was measured stands" in err
+        ), err
         before = Counter(event["event"] for event in events(file.parent))
         assert before["node_lost"] == 1 and before["node_left"] == 1
         n_before = len(read_records(file.parent))
         again = run(boxes, "capacity", "--resume", "load")
         assert again.code == 0, again.stderr
     [entry] = again.summary()["capacity"]
-    names = [event["detail"]["step"] for event in events(file.parent) if event["event"] == "capacity_step"]
-    assert sum("+1" not in name for name in names) == before["capacity_step"] and len(again.records()) > n_before
+    names = [
+        event["detail"]["step"]
+        for event in events(file.parent)
+        if event["event"] == "capacity_step"
+    ]
+    assert (
+        sum("+1" not in name for name in names) == before["capacity_step"]
+        and len(again.records()) > n_before
+    )
     assert [step["concurrency"] for step in entry["steps"]][:2] == [1, 2]
     assert boxes.spools("ana") == boxes.spools("bob") == []
 
@@ -574,7 +762,10 @@ def test_what_a_node_says_of_itself_is_bounded(boxes: Boxes) -> None:
     """Its words go to a screen and into config.json: neither takes megabytes of them, nor numbers no machine holds."""
     plain = liar("pass", __version__)
     boxes.add("host", program=plain.replace('"liar"', '"x" * 500_000'))
-    boxes.add("facts", program=plain.replace('"local": True', '"local": True, "default_max_tokens": -(10**30)'))
+    boxes.add(
+        "facts",
+        program=plain.replace('"local": True', '"local": True, "default_max_tokens": -(10**30)'),
+    )
     boxes.add("models", program=plain.replace('"name": "m"', '"name": "m" * 2_000_000'))
     table = {
         "host": "is on none of the nodes",
@@ -583,7 +774,9 @@ def test_what_a_node_says_of_itself_is_bounded(boxes: Boxes) -> None:
     }
     for name, said in table.items():
         done = run(boxes, "run", "--nodes", name, "-t", "nowhere.at:all", "-s", "small.json")
-        assert done.code == 2 and said in done.stderr and len(done.stderr) < 2_000, done.stderr[:2_000]
+        assert done.code == 2 and said in done.stderr and len(done.stderr) < 2_000, done.stderr[
+            :2_000
+        ]
 
 
 @pytest.mark.slow
@@ -597,10 +790,14 @@ def test_a_load_believes_a_node_no_more_than_a_server(boxes: Boxes) -> None:
     }
     for name, statements in lies.items():
         boxes.add(name, program=liar(statements, __version__))
-    done = run(boxes, "capacity", *(word for name in lies for word in ("-t", f"{name}.ollama_openai:m")))
+    done = run(
+        boxes, "capacity", *(word for name in lies for word in ("-t", f"{name}.ollama_openai:m"))
+    )
     assert done.code == 3 and "Traceback" not in done.stderr, done.stderr
     assert done.records() == []
-    assert {one["detail"]["node"] for one in events(done.folder) if one["event"] == "node_lost"} == set(lies)
+    assert {
+        one["detail"]["node"] for one in events(done.folder) if one["event"] == "node_lost"
+    } == set(lies)
 
 
 def test_a_nodes_own_address_is_written_as_others_reach_it() -> None:
@@ -616,12 +813,20 @@ def test_a_nodes_own_address_is_written_as_others_reach_it() -> None:
         (None, "10.0.0.7"): None,
     }
     for (url, address), shown in table.items():
-        facts = Facts(ProviderProbe(provider="x", reachable=True), None, {"type": "ollama_openai", "base_url": url})
-        provider = Elsewhere(Member("ana", [], address), facts, ProviderSettings("ana.x", "ollama_openai"))
+        facts = Facts(
+            ProviderProbe(provider="x", reachable=True),
+            None,
+            {"type": "ollama_openai", "base_url": url},
+        )
+        provider = Elsewhere(
+            Member("ana", [], address), facts, ProviderSettings("ana.x", "ollama_openai")
+        )
         assert provider.describe()["base_url"] == shown, (url, address)
 
 
-def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It talks, so it is not silent: before its greeting, for ever about nothing, or of a time that cannot be."""
     hello = "import json, time\ndef say(**item): print(json.dumps(item), flush=True)\n"
     hello += f"say(hello=['{__version__}', '', '', 0])\n"
@@ -631,7 +836,10 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(monkeypatch: p
         f"{hello}{forever}say(said='wait')",
         f"{hello}say(seen=[])\n{forever}say(end=True)",
     ]
-    of_another_age = [f"{hello}say(seen=[])\nfor n in range(1, 21): say(pong=[n, 10 ** {n}])" for n in (1, 19, 399)]
+    of_another_age = [
+        f"{hello}say(seen=[])\nfor n in range(1, 21): say(pong=[n, 10 ** {n}])"
+        for n in (1, 19, 399)
+    ]
 
     async def give_up(program: str) -> str:
         with pytest.raises(NodeLost) as lost:
@@ -648,7 +856,9 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(monkeypatch: p
     monkeypatch.setattr(limits, "LEAVE_S", 0.2)
 
     async def never_end(program: str) -> None:
-        async with wire.talking(Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None) as talk:
+        async with wire.talking(
+            Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None
+        ) as talk:
             talk.until_s = float("inf")
             talk.say(wire.Order())
             while True:
@@ -667,17 +877,30 @@ def test_nothing_of_ray_is_loaded_without_a_cluster() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_machines_of_one_name_keep_theirs_when_one_of_them_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machines_of_one_name_keep_theirs_when_one_of_them_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else a resumed run would ask another machine under the name of the lost one."""
-    there = [["pi.lan", "10.0.0.9", "f00", {}], ["pi.lan", "10.0.0.4", "a11", {}], ["nuc", "10.0.0.7", "b22", {}]]
+    there = [
+        ["pi.lan", "10.0.0.9", "f00", {}],
+        ["pi.lan", "10.0.0.4", "a11", {}],
+        ["nuc", "10.0.0.7", "b22", {}],
+    ]
 
     def names(*listed: list[Any]) -> dict[str, str]:
         said = subprocess.CompletedProcess([], 0, json.dumps(listed).encode(), b"")
         monkeypatch.setattr(rays.subprocess, "run", lambda *_, **__: said)
-        return {member.name: member.command[-1] for member in rays.find_machines("rack", NodeTable(ray="head:6379"))}
+        return {
+            member.name: member.command[-1]
+            for member in rays.find_machines("rack", NodeTable(ray="head:6379"))
+        }
 
     every = names(*there)
-    assert every == {"rack-nuc": "b22", "rack-pi-lan-10-0-0-4": "a11", "rack-pi-lan-10-0-0-9": "f00"}
+    assert every == {
+        "rack-nuc": "b22",
+        "rack-pi-lan-10-0-0-4": "a11",
+        "rack-pi-lan-10-0-0-9": "f00",
+    }
     for gone in there:
         left = names(*[one for one in there if one is not gone])
         assert all(every.get(name, node) == node for name, node in left.items()), left

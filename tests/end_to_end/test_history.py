@@ -20,7 +20,17 @@ def test_the_printed_commands_fill_what_is_missing(place: Path, server: Scripted
     """Run as printed, they leave nothing missing: one resumes a run, one asks what nobody scheduled."""
     server.script(Text("yes"), Status(400), Text("`free`"), Text("fine"))
     clawgauge(place, *SMALL, "fake:scripted-model", "--run-id", "whole")
-    clawgauge(place, *SMALL, "fake:other-model", "--run-id", "part", "--prompt-ids", "P0", "--max-tokens", "77")
+    clawgauge(
+        place,
+        *SMALL,
+        "fake:other-model",
+        "--run-id",
+        "part",
+        "--prompt-ids",
+        "P0",
+        "--max-tokens",
+        "77",
+    )
     plan = json.loads(history(place, "--fill", "--json").stdout)["fill"]
     assert {tuple(cell) for step in plan for cell in step["cells"]} == {
         ("fake:scripted-model", "small", "P1"),
@@ -28,9 +38,14 @@ def test_the_printed_commands_fill_what_is_missing(place: Path, server: Scripted
     }
     commands = [step["command"] for step in plan]
     assert commands[0] == "clawgauge run --resume whole --retry-errors"
-    assert commands[1].startswith("clawgauge run -t fake:other-model -s small.json --prompt-ids small/P1,")
+    assert commands[1].startswith(
+        "clawgauge run -t fake:other-model -s small.json --prompt-ids small/P1,"
+    )
     shown = history(place, "--fill")
-    assert all(command in shown.stdout for command in commands) and "3/4 answered; missing P1" in shown.stdout
+    assert (
+        all(command in shown.stdout for command in commands)
+        and "3/4 answered; missing P1" in shown.stdout
+    )
     for command in commands:
         assert clawgauge(place, *shlex.split(command)[1:]).code == 0
     assert json.loads(history(place, "--fill", "--json").stdout)["fill"] == []
@@ -45,11 +60,19 @@ def test_nothing_is_proposed_for_a_provider_without_its_key(place: Path) -> None
     clawgauge(place, *SMALL, "fake:scripted-model", "--run-id", "whole")
     few = ("-t", "fake:other-model", "--run-id", "part", "--prompt-ids", "P0")
     key = {"PAID_KEY": "k"}
-    clawgauge(place, *SMALL, "paid:m", *few, "--max-retries", "0", "--config", "clawgauge.toml", env=key)
-    shown, keyed = history(place, "--fill"), clawgauge(place, "history", "--fill", env={"COLUMNS": "80", **key})
+    clawgauge(
+        place, *SMALL, "paid:m", *few, "--max-retries", "0", "--config", "clawgauge.toml", env=key
+    )
+    shown, keyed = (
+        history(place, "--fill"),
+        clawgauge(place, "history", "--fill", env={"COLUMNS": "80", **key}),
+    )
     assert "-t paid:m" not in shown.stdout and "-t fake:other-model" in shown.stdout
     assert "# left out: 4 prompts of paid:m, PAID_KEY is not set" in shown.stdout
-    assert "paid:m" in keyed.stdout.partition("to fill what is missing")[2] and "is not set" not in keyed.stdout
+    assert (
+        "paid:m" in keyed.stdout.partition("to fill what is missing")[2]
+        and "is not set" not in keyed.stdout
+    )
 
 
 def test_drawn_prompts_are_filled_with_the_values_they_were_asked_with(place: Path) -> None:

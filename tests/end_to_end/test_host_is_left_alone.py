@@ -60,7 +60,10 @@ def attacks(home: Path, pid: int, url: str) -> list[tuple[str, str]]:
         ("web_fetch", {"url": url}),
         ("web_fetch", {"url": f"file://{home}/secret.txt"}),
         ("message", {"action": "send", "to": "dana", "text": f"$(touch {home}/made-by-message)"}),
-        ("cron", {"action": "add", "schedule": "* * * * *", "command": f"touch {home}/made-by-cron"}),
+        (
+            "cron",
+            {"action": "add", "schedule": "* * * * *", "command": f"touch {home}/made-by-cron"},
+        ),
         ("memory", {"action": "store", "text": f"`touch {home}/made-by-memory`"}),
         ("process", {"action": "kill", "pid": pid, "signal": "KILL"}),
         (f"exec; touch {home}/made-by-name", {"command": "true"}),
@@ -91,10 +94,14 @@ def check(record: dict[str, Any], n_attacks: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["openai_chat", "openai_responses"])
-def test_over_http(place: Path, server: ScriptedServer, bystander: subprocess.Popen[bytes], kind: str) -> None:
+def test_over_http(
+    place: Path, server: ScriptedServer, bystander: subprocess.Popen[bytes], kind: str
+) -> None:
     """No file appears, changes or goes, no process ends, nothing is fetched, and nothing of this machine is told."""
     home, env = prepare(place)
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "{kind}"\nbase_url = "{server.v1_url}"\n')
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "{kind}"\nbase_url = "{server.v1_url}"\n'
+    )
     calls = attacks(home, bystander.pid, f"{server.base_url}/attack")
     server.script(Text("", tool_calls=calls), Text(f"$(touch {home}/made-by-an-answer)"))
     before = files_below(place)
@@ -105,14 +112,22 @@ def test_over_http(place: Path, server: ScriptedServer, bystander: subprocess.Po
     check(done.records()[0], len(calls))
 
 
-def test_behind_claude_code(place: Path, server: ScriptedServer, bystander: subprocess.Popen[bytes]) -> None:
+def test_behind_claude_code(
+    place: Path, server: ScriptedServer, bystander: subprocess.Popen[bytes]
+) -> None:
     """The same of the MCP server that the CLI starts."""
     home, env = prepare(place)
-    calls = attacks(home, bystander.pid, f"{server.base_url}/attack")[:-1]  # the CLI itself has no tool of that name
-    fake = install_fake_claude(place / "bin", tool_rounds=[("", calls)], answer=f"$(touch {home}/made-by-an-answer)")
+    calls = attacks(home, bystander.pid, f"{server.base_url}/attack")[
+        :-1
+    ]  # the CLI itself has no tool of that name
+    fake = install_fake_claude(
+        place / "bin", tool_rounds=[("", calls)], answer=f"$(touch {home}/made-by-an-answer)"
+    )
     before = files_below(place)
     path = f"{fake.bin_dir}:/usr/bin:/bin"
-    done = clawgauge(place, "run", "-t", "claude_code_cli:sonnet", "-s", "task.json", env=env | {"PATH": path})
+    done = clawgauge(
+        place, "run", "-t", "claude_code_cli:sonnet", "-s", "task.json", env=env | {"PATH": path}
+    )
     after = files_below(place)
     after.pop(str(fake.log_path))  # what the fake notes of its own start
     assert after == before

@@ -16,7 +16,16 @@ from support.command import Outcome, clawgauge, write_suite
 from support.scripted_server import ScriptedServer, Status, Text
 
 MODELS = ("scripted-model", "other-model")
-BOTH = ("run", "-t", "fake:scripted-model", "-t", "fake:other-model", "-s", "many.json", "--interleave")
+BOTH = (
+    "run",
+    "-t",
+    "fake:scripted-model",
+    "-t",
+    "fake:other-model",
+    "-s",
+    "many.json",
+    "--interleave",
+)
 PASS, FAIL = Text("I will run `free -h`."), Text("I cannot do that.")
 
 
@@ -24,7 +33,9 @@ PASS, FAIL = Text("I will run `free -h`."), Text("I cannot do that.")
 def many(place: Path) -> Path:
     """A suite of twenty tool prompts, each with words of its own."""
     tool = {"validator": {"type": "tool_invocation", "expected_tools": ["free"]}}
-    write_suite(place / "many.json", *[{"prompt": f"free memory of host {n}?", **tool} for n in range(20)])
+    write_suite(
+        place / "many.json", *[{"prompt": f"free memory of host {n}?", **tool} for n in range(20)]
+    )
     return place
 
 
@@ -69,7 +80,9 @@ def test_a_resumed_run_takes_the_same_turns(many: Path, server: ScriptedServer) 
     assert len(server.calls) == 6
     more = clawgauge(many, "run", "--resume", "turns", "--max-calls", "20")
     assert more.code == 0, more.stderr
-    assert [model for _, model in asked(server)] == [m for n in range(20) for m in drawn("turns", f"P{n}")]
+    assert [model for _, model in asked(server)] == [
+        m for n in range(20) for m in drawn("turns", f"P{n}")
+    ]
     changed = clawgauge(many, "run", "--resume", "turns", "--no-interleave")
     assert changed.code == 2 and "--interleave was True and is now False" in changed.stderr
 
@@ -106,34 +119,52 @@ def test_a_budget_is_shared_by_targets_in_turns(many: Path, server: ScriptedServ
     rich = clawgauge(many, *priced, "--max-cost", "100")
     assert rich.code == 0 and len(rich.records()) == 40, rich.stderr
     poor = clawgauge(many, *priced, "--max-cost", "0.05")
-    assert poor.code == 0 and poor.stderr.count("--max-cost 0.05 is spent") == 2 and len(poor.records()) < 20
+    assert (
+        poor.code == 0
+        and poor.stderr.count("--max-cost 0.05 is spent") == 2
+        and len(poor.records()) < 20
+    )
 
 
-def test_a_target_that_cannot_answer_does_not_stop_the_other(many: Path, server: ScriptedServer) -> None:
+def test_a_target_that_cannot_answer_does_not_stop_the_other(
+    many: Path, server: ScriptedServer
+) -> None:
     """The model that is not there is asked once; the other answers everything."""
     missing = Status(404, {"error": {"message": "model not found", "code": "model_not_found"}})
     server.reply_with(lambda request: missing if request.model == "other-model" else PASS)
     done = clawgauge(many, *BOTH)
-    by_model = Counter((record["model"], record["availability_status"]) for record in done.records())
+    by_model = Counter(
+        (record["model"], record["availability_status"]) for record in done.records()
+    )
     assert by_model["scripted-model", "ok"] == 20 and sum(by_model.values()) == 40
     assert Counter(model for _, model in asked(server)) == {"scripted-model": 20, "other-model": 1}
 
 
-def test_memory_and_energy_of_targets_side_by_side_are_nobodys(many: Path, server: ScriptedServer) -> None:
+def test_memory_and_energy_of_targets_side_by_side_are_nobodys(
+    many: Path, server: ScriptedServer
+) -> None:
     """Each target has its snapshots around the whole run; peaks and energy are null, and the clock is watched."""
     done = clawgauge(many, *BOTH)
     events = [json.loads(line) for line in (done.folder / "events.jsonl").read_text().splitlines()]
     finished = [event["detail"] for event in events if event["event"] == "target_finished"]
     assert len(finished) == 2 and all(detail["clock"]["loop_lag_ms"]["n"] for detail in finished)
-    assert {detail[name] for detail in finished for name in ("peak_memory_bytes", "energy_j")} == {None}
+    assert {detail[name] for detail in finished for name in ("peak_memory_bytes", "energy_j")} == {
+        None
+    }
     assert len(list(done.folder.glob("resources_*_after.txt"))) == 2
 
 
 @pytest.mark.parametrize(
     ("loaded", "words"),
-    [(["a:1b"], "may drop one for another"), (["a:1b", "b:1b"], None), (["c:1b", "b:1b", "a:1b"], None)],
+    [
+        (["a:1b"], "may drop one for another"),
+        (["a:1b", "b:1b"], None),
+        (["c:1b", "b:1b", "a:1b"], None),
+    ],
 )
-def test_models_that_push_each_other_out_are_refused(many: Path, loaded: list[str], words: str | None) -> None:
+def test_models_that_push_each_other_out_are_refused(
+    many: Path, loaded: list[str], words: str | None
+) -> None:
     """Ollama with only one of two in its GPU: exit 2 in one sentence, nothing asked; with both, they take turns."""
     targets = ("-t", "ollama_openai:a:1b", "-t", "ollama_openai:b:1b")
     with ScriptedServer(dialect="ollama", models=["a:1b", "b:1b", "c:1b"], loaded=loaded) as ollama:
@@ -143,15 +174,23 @@ def test_models_that_push_each_other_out_are_refused(many: Path, loaded: list[st
             assert done.code == 0 and len(ollama.calls) == 40, done.stderr
             return
         assert done.code == 2 and words in done.stderr and "a:1b and b:1b" in done.stderr
-        assert done.stderr.count("clawgauge: ") == 1 and ollama.calls == [] and not (many / "runs").exists()
+        assert (
+            done.stderr.count("clawgauge: ") == 1
+            and ollama.calls == []
+            and not (many / "runs").exists()
+        )
 
 
 @pytest.mark.parametrize(("free_bytes", "fits"), [(5_000_000_000, True), (4_000_000_000, False)])
-def test_an_empty_ollama_on_this_machine_has_the_room_that_its_files_need(free_bytes: int, fits: bool) -> None:
+def test_an_empty_ollama_on_this_machine_has_the_room_that_its_files_need(
+    free_bytes: int, fits: bool
+) -> None:
     """Two models of 2 GB, none loaded: what is free decides; a model that it does not list is not known to fit."""
 
     async def why_not(*models: str) -> str | None:
-        async with create_provider(ProviderSettings("ollama_openai", "ollama_openai", ollama.v1_url)) as provider:
+        async with create_provider(
+            ProviderSettings("ollama_openai", "ollama_openai", ollama.v1_url)
+        ) as provider:
             return await provider.why_not_together(list(models), free_bytes)
 
     with ScriptedServer(dialect="ollama", models=["a:1b", "b:1b"], loaded=[]) as ollama:
@@ -167,8 +206,14 @@ def test_what_cannot_take_turns_is_refused(
     many: Path, server: ScriptedServer, more: tuple[str, ...], words: str
 ) -> None:
     """One target has nobody to take turns with, and models that are unloaded cannot: exit 2, nothing asked."""
-    done = clawgauge(many, "run", "-t", "fake:scripted-model", *more, "-s", "many.json", "--interleave")
-    assert done.code == 2 and words in done.stderr.splitlines()[-1] and done.stderr.count("clawgauge: ") == 1
+    done = clawgauge(
+        many, "run", "-t", "fake:scripted-model", *more, "-s", "many.json", "--interleave"
+    )
+    assert (
+        done.code == 2
+        and words in done.stderr.splitlines()[-1]
+        and done.stderr.count("clawgauge: ") == 1
+    )
     assert server.calls == [] and not (many / "runs").exists()
 
 
@@ -178,7 +223,18 @@ def test_two_embedded_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 42)
     (tmp_path / "again.gguf").symlink_to(tmp_path / "a.gguf")
-    words = ("run", "-s", "core", "--prompt-ids", "P0", "--interleave", "--dry-run", "-t", "embedded:a.gguf", "-t")
+    words = (
+        "run",
+        "-s",
+        "core",
+        "--prompt-ids",
+        "P0",
+        "--interleave",
+        "--dry-run",
+        "-t",
+        "embedded:a.gguf",
+        "-t",
+    )
     refused = clawgauge(tmp_path, *words, "embedded:b.gguf")
     assert refused.code == 2 and "do not fit this machine side by side" in refused.stderr
     assert clawgauge(tmp_path, *words, "embedded:again.gguf").code == 0
@@ -188,10 +244,20 @@ def test_compare_tells_the_times_of_an_interleaved_run(many: Path, server: Scrip
     """Calls made side by side are paired in time; the same targets one after the other cannot be told apart."""
     for run_id, how in (("turns", ("--interleave",)), ("queue", ())):
         clawgauge(many, *BOTH[:-1], *how, "--run-id", run_id)
-    compared = [clawgauge(many, "compare", run_id, "--models", *MODELS, "--json") for run_id in ("turns", "queue")]
+    compared = [
+        clawgauge(many, "compare", run_id, "--models", *MODELS, "--json")
+        for run_id in ("turns", "queue")
+    ]
     told, untold = (json.loads(done.stdout)["pairs"][0]["latency_ms"] for done in compared)
     # How much could be seen hangs on how busy this machine is; that it was tested does not.
     assert told["test"] == "side_by_side" and "--interleave" not in (told["reason"] or "")
-    assert told["n_prompts"] >= 19 and told["ci95"] is not None and told["smallest_change"] is not None
-    assert (untold["verdict"], untold["test"], untold["ci95"], untold["p"]) == ("cannot_tell", None, None, 1.0)
+    assert (
+        told["n_prompts"] >= 19 and told["ci95"] is not None and told["smallest_change"] is not None
+    )
+    assert (untold["verdict"], untold["test"], untold["ci95"], untold["p"]) == (
+        "cannot_tell",
+        None,
+        None,
+        1.0,
+    )
     assert "--interleave" in untold["reason"] and untold["difference"] is not None

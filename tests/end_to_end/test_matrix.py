@@ -82,14 +82,20 @@ def test_thinking_levels_and_cold_starts(matrix: Outcome) -> None:
     groups = by_provider(matrix)
     assert {r["thinking_level"] for r in groups["openai_responses"]} == {"low"}
     assert {r["thinking_level"] for r in groups["embedded"]} == {None}
-    assert [r["cold_start"] for r in groups["embedded"]] == [False, False, False], "loaded before its first call"
-    assert {r["cold_start"] for r in groups["claude_code_cli"] + groups["openai_responses"]} == {None}
+    assert [r["cold_start"] for r in groups["embedded"]] == [False, False, False], (
+        "loaded before its first call"
+    )
+    assert {r["cold_start"] for r in groups["claude_code_cli"] + groups["openai_responses"]} == {
+        None
+    }
 
 
 def test_config_says_what_was_run(matrix: Outcome) -> None:
     """config.json has the targets, the full prompts, their hash, the addresses and versions, and no key."""
     config = json.loads((matrix.folder / "config.json").read_bytes())
-    assert [f"{t['provider']}:{t['model']}" for t in config["targets"]] == [t.partition("@")[0] for t in TARGETS]
+    assert [f"{t['provider']}:{t['model']}" for t in config["targets"]] == [
+        t.partition("@")[0] for t in TARGETS
+    ]
     assert [f"{p['suite']}/{p['id']}" for p in config["prompts"]] == list(PROMPTS)
     assert all(p["prompt"] and p["validator"]["type"] for p in config["prompts"])
     assert re.fullmatch(r"[0-9a-f]{64}", config["prompts_sha256"])
@@ -104,7 +110,12 @@ def test_config_says_what_was_run(matrix: Outcome) -> None:
 def test_inventory_says_where(matrix: Outcome) -> None:
     """inventory.json has the machine, the packages, and which providers could be reached."""
     inventory = json.loads((matrix.folder / "inventory.json").read_bytes())
-    assert inventory["python_version"] and inventory["cpu"] and inventory["memory"] and inventory["host"]
+    assert (
+        inventory["python_version"]
+        and inventory["cpu"]
+        and inventory["memory"]
+        and inventory["host"]
+    )
     assert "clawgauge" in inventory["packages"]
     reachable = {probe["provider"]: probe["reachable"] for probe in inventory["providers"]}
     assert reachable["embedded"] and reachable["local_llama"] and reachable["claude_code_cli"]
@@ -148,7 +159,9 @@ def test_a_consumer_that_knows_only_the_schema_document(matrix: Outcome) -> None
             row = json.loads(line)
             assert row["record_type"] == "result"
             key = (row["provider"], row["model"], row["thinking_level"])
-            group = groups.setdefault(key, {"total": 0, "ok": 0, "success": 0, "judged": 0, "passed": 0})
+            group = groups.setdefault(
+                key, {"total": 0, "ok": 0, "success": 0, "judged": 0, "passed": 0}
+            )
             group["total"] += 1
             group["ok"] += row["availability_status"] == "ok"
             if row["availability_status"] == "ok" and row["success"]:

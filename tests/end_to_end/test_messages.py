@@ -14,7 +14,10 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "exec", "parame
 CONTEXT = {
     "system": "You keep four servers alive.",
     "tools": [TOOL],
-    "messages": [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "What is it?"}],
+    "messages": [
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "What is it?"},
+    ],
 }
 MOMENT: dict[str, Any] = {
     "context": "desk",
@@ -23,7 +26,10 @@ MOMENT: dict[str, Any] = {
         {"role": "assistant", "calls": [{"name": "exec", "arguments": {"command": "ssh web2 df"}}]},
         {"role": "tool", "content": "/dev/sda1 100% /"},
     ],
-    "validator": {"type": "tool_call", "expected_calls": [{"name": "exec", "arguments": {"command": ["du /"]}}]},
+    "validator": {
+        "type": "tool_call",
+        "expected_calls": [{"name": "exec", "arguments": {"command": ["du /"]}}],
+    },
 }
 
 
@@ -31,7 +37,9 @@ def test_asked_judged_rescored_resumed_and_shown(place: Path, server: ScriptedSe
     """The whole conversation is sent, the next call is judged, and the folder alone is enough for all that follows."""
     server.reply_with(Text("", tool_calls=[("exec", '{"command": "du /"}')]))
     chat_config(place, fake=server.v1_url)
-    suite = write_suite(place / "s.json", MOMENT, {**MOMENT, "prompt": "So?"}, contexts={"desk": CONTEXT})
+    suite = write_suite(
+        place / "s.json", MOMENT, {**MOMENT, "prompt": "So?"}, contexts={"desk": CONTEXT}
+    )
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "s.json", "--unique-prefix")
     assert done.code == 0, done.stderr
     assert [record["objective_pass"] for record in done.records()] == [True, True]
@@ -47,4 +55,7 @@ def test_asked_judged_rescored_resumed_and_shown(place: Path, server: ScriptedSe
     resumed = clawgauge(place, "run", "--resume", done.folder.name)
     assert resumed.code == 0 and "nothing is left to ask" in resumed.stderr
     shown = clawgauge(place, "show", done.folder.name, "s/P0")
-    assert "[user]\nweb2 is slow. Why?" in shown.stdout and 'call exec {"command": "ssh web2 df"}' in shown.stdout
+    assert (
+        "[user]\nweb2 is slow. Why?" in shown.stdout
+        and 'call exec {"command": "ssh web2 df"}' in shown.stdout
+    )

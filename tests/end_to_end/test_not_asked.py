@@ -52,17 +52,25 @@ def counts_one_attempt(done: Outcome, n_status: str) -> None:
     assert (group["n_attempted"], group["n_not_asked"]) == (1, N_PROMPTS - 1)
     assert (group["n_asked_judged"], group["n_scheduled_judged"]) == (1, N_PROMPTS)
     (suite,) = group["suites"]
-    assert (suite["n_total"], suite["n_attempted"], suite["n_not_asked"]) == (N_PROMPTS, 1, N_PROMPTS - 1)
+    assert (suite["n_total"], suite["n_attempted"], suite["n_not_asked"]) == (
+        N_PROMPTS,
+        1,
+        N_PROMPTS - 1,
+    )
     (failure,) = group["failures"]
     assert (failure["n"], failure["n_not_asked"]) == (N_PROMPTS, N_PROMPTS - 1)
     said = done.stderr + (done.folder / "summary.md").read_text(encoding="utf-8")
     for counted in (f" 0 of {N_PROMPTS}", f"0/{N_PROMPTS}", f"{N_PROMPTS} ×"):
         assert counted not in said, said
-    assert f"1 × {failure['failure_type']} ({N_PROMPTS - 1} prompts not asked after it)" in done.stderr
+    assert (
+        f"1 × {failure['failure_type']} ({N_PROMPTS - 1} prompts not asked after it)" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_a_dead_port_is_one_attempt_however_many_prompts_there_were(twelve: Path, budget: tuple[str, ...]) -> None:
+def test_a_dead_port_is_one_attempt_however_many_prompts_there_were(
+    twelve: Path, budget: tuple[str, ...]
+) -> None:
     done = clawgauge(twelve, *PLAN, "-t", "dead:m", *budget)
     assert done.code == 3
     counts_one_attempt(done, "n_skipped_unavailable")
@@ -72,7 +80,9 @@ def test_a_dead_port_is_one_attempt_however_many_prompts_there_were(twelve: Path
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_a_refused_key_is_one_attempt(twelve: Path, server: ScriptedServer, budget: tuple[str, ...]) -> None:
+def test_a_refused_key_is_one_attempt(
+    twelve: Path, server: ScriptedServer, budget: tuple[str, ...]
+) -> None:
     server.reply_with(Status(401))
     done = clawgauge(twelve, *PLAN, "-t", "fake:scripted-model", *budget)
     assert done.code == 3 and len(server.calls) == 1
@@ -87,7 +97,11 @@ def test_where_no_key_is_set_nothing_was_asked(twelve: Path, server: ScriptedSer
     words = ("-t", "keyed:scripted-model", "-t", "fake:scripted-model")
     done = clawgauge(twelve, *PLAN, *words)
     keyed, fake = done.summary()["models"]
-    assert (keyed["n_total"], keyed["n_attempted"], keyed["n_not_asked"]) == (N_PROMPTS, 0, N_PROMPTS)
+    assert (keyed["n_total"], keyed["n_attempted"], keyed["n_not_asked"]) == (
+        N_PROMPTS,
+        0,
+        N_PROMPTS,
+    )
     assert (fake["n_total"], fake["n_attempted"], fake["n_not_asked"]) == (N_PROMPTS, N_PROMPTS, 0)
     assert f"{N_PROMPTS} prompts not asked, api_key_missing" in done.stderr
     assert {record["asked"] for record in done.records()[:N_PROMPTS]} == {False}
@@ -119,20 +133,29 @@ def died(twelve: Path) -> Outcome:
     return done
 
 
-def test_when_a_server_dies_what_came_before_counts_and_what_came_after_does_not(died: Outcome) -> None:
+def test_when_a_server_dies_what_came_before_counts_and_what_came_after_does_not(
+    died: Outcome,
+) -> None:
     n_answered = sum(record["success"] for record in died.records())
     assert 0 < n_answered < N_PROMPTS - 1
     asked = [record["asked"] for record in died.records()]
     assert asked == [True] * (n_answered + 1) + [False] * (N_PROMPTS - n_answered - 1)
     group = group_of(died)
-    assert (group["n_ok"], group["n_attempted"], group["n_total"]) == (n_answered, n_answered + 1, N_PROMPTS)
+    assert (group["n_ok"], group["n_attempted"], group["n_total"]) == (
+        n_answered,
+        n_answered + 1,
+        N_PROMPTS,
+    )
     assert (group["n_passed"], group["n_asked_judged"]) == (n_answered, n_answered + 1)
     assert f" {n_answered}/{n_answered + 1} " in died.stderr
     listed = clawgauge(died.cwd, "history")
     assert f"{n_answered}/{n_answered + 1} of {N_PROMPTS}" in listed.stdout
     told = clawgauge(died.cwd, "history", "--json")
     (run,) = json.loads(told.stdout)["runs"]
-    assert (run["n_attempted"], run["passes"]) == (n_answered + 1, {"mortal:m": [n_answered, n_answered + 1]})
+    assert (run["n_attempted"], run["passes"]) == (
+        n_answered + 1,
+        {"mortal:m": [n_answered, n_answered + 1]},
+    )
 
 
 def test_a_gate_is_not_passed_by_what_was_answered_before_a_server_died(died: Outcome) -> None:
@@ -150,7 +173,9 @@ def test_the_reports_show_a_prompt_that_was_not_asked_as_that(died: Outcome) -> 
     unasked = next(record for record in died.records() if not record["asked"])
     shown = clawgauge(died.cwd, "show", "r", unasked["prompt_id"])
     assert "not asked (connection_refused)" in shown.stdout
-    exported = clawgauge(died.cwd, "export", "r", "--format", "csv", "--columns", "prompt_id,asked,n_attempts")
+    exported = clawgauge(
+        died.cwd, "export", "r", "--format", "csv", "--columns", "prompt_id,asked,n_attempts"
+    )
     rows = list(csv.DictReader(io.StringIO(exported.stdout)))
     expected = [str(record["asked"]).lower() for record in died.records()]
     assert [row["asked"] for row in rows] == expected
@@ -160,7 +185,9 @@ def test_the_reports_show_a_prompt_that_was_not_asked_as_that(died: Outcome) -> 
     assert f"{n_unasked} prompts not asked" in page.read_text(encoding="utf-8")
 
 
-def test_a_prompt_that_was_not_asked_is_asked_with_what_failed(twelve: Path, server: ScriptedServer) -> None:
+def test_a_prompt_that_was_not_asked_is_asked_with_what_failed(
+    twelve: Path, server: ScriptedServer
+) -> None:
     """--max-calls counts what was asked: the eleven that were not have cost nothing of it."""
     server.script(Status(401))
     assert clawgauge(twelve, *PLAN, "-t", "fake:scripted-model", "--max-calls", "3").code == 3
@@ -198,7 +225,9 @@ def test_a_folder_of_an_earlier_version_is_counted_alike(died: Outcome) -> None:
     assert group_of(died) == before | {"clock": group_of(died)["clock"]}
 
 
-def test_compare_takes_a_prompt_that_was_not_asked_for_no_failure(died: Outcome, server: ScriptedServer) -> None:
+def test_compare_takes_a_prompt_that_was_not_asked_for_no_failure(
+    died: Outcome, server: ScriptedServer
+) -> None:
     chat_config(died.cwd, mortal=server.v1_url)
     server.reply_with(Text("yes"))
     whole = ("run", "-s", "twelve.json", "--run-id", "whole", "-t", "mortal:m")

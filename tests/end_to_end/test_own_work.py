@@ -38,7 +38,9 @@ PASSWORD = "tr0ub4dorcanary3"
 
 
 def make_suite(place: Path, state: Path, *words: str) -> Outcome:
-    made = clawgauge(place, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state), *words)
+    made = clawgauge(
+        place, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state), *words
+    )
     assert made.code == 0, made.stderr
     return made
 
@@ -63,7 +65,11 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
     assert hashes(state) == before
     assert "34 moments of 6 sessions" in made.stderr
     assert "8 answers that the user corrected; 5 rewound answers" in made.stderr
-    assert (place / "mine.toml").read_text().startswith("# PRIVATE. 34 moments of your own OpenClaw history")
+    assert (
+        (place / "mine.toml")
+        .read_text()
+        .startswith("# PRIVATE. 34 moments of your own OpenClaw history")
+    )
     assert stat.S_IMODE((place / "mine.toml").stat().st_mode) == 0o600
     shown = clawgauge(place, "suites", "show", "mine.toml").stdout
     assert shown.startswith("mine: Agreement with the incumbent")
@@ -72,7 +78,11 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
     (group,) = same.summary()["models"]
     assert (group["agreement"]["k"], group["agreement"]["n"]) == (34, 34)
     assert group["agreement"]["ci95"][0] > 0.85
-    assert (group["tool_use"]["n"], group["restraint"]["n"], group["argument_accuracy"]) == (0, 0, None)
+    assert (group["tool_use"]["n"], group["restraint"]["n"], group["argument_accuracy"]) == (
+        0,
+        0,
+        None,
+    )
     assert modes(same.folder) == {0o600}
     assert stat.S_IMODE(same.folder.stat().st_mode) == 0o700
     assert "your own work" in same.stderr
@@ -82,21 +92,35 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
 
     wrong = ("m1", "m2", "m3", "m8", "m13", "m20")
     other = run(place, server, errs_in=wrong)
-    failed = {record["prompt_id"]: record["violation"] for record in other.records() if not record["objective_pass"]}
+    failed = {
+        record["prompt_id"]: record["violation"]
+        for record in other.records()
+        if not record["objective_pass"]
+    }
     assert set(failed) == set(wrong)
 
 
 @pytest.mark.slow
-def test_agreement_is_told_wherever_a_run_is_read(place: Path, server: ScriptedServer, tmp_path: Path) -> None:
+def test_agreement_is_told_wherever_a_run_is_read(
+    place: Path, server: ScriptedServer, tmp_path: Path
+) -> None:
     """And whatever is made of the folder is for its owner alone, as the folder is."""
     make_suite(place, copy_store("2026.9.6", tmp_path))
-    same, other = run(place, server), run(place, server, errs_in=("m1", "m2", "m3", "m8", "m13", "m20"))
+    same, other = (
+        run(place, server),
+        run(place, server, errs_in=("m1", "m2", "m3", "m8", "m13", "m20")),
+    )
     compared = clawgauge(place, "compare", same.folder.name, other.folder.name)
     assert "agreement" in compared.stdout
-    gate = clawgauge(place, "compare", same.folder.name, other.folder.name, "--fail-on", "agreement<-0.05")
+    gate = clawgauge(
+        place, "compare", same.folder.name, other.folder.name, "--fail-on", "agreement<-0.05"
+    )
     assert gate.code == 1, gate.stderr
     routed = clawgauge(place, "route", same.folder.name)
-    assert "would replace the incumbent in 100% of 34 moments" in (same.folder / "routing_openclaw.md").read_text()
+    assert (
+        "would replace the incumbent in 100% of 34 moments"
+        in (same.folder / "routing_openclaw.md").read_text()
+    )
     assert "fake:scripted-model would replace the incumbent in 100% of 34 moments" in routed.stderr
     clawgauge(place, "summarize", same.folder.name)
     (place / "report.html").write_text("for everyone")
@@ -124,16 +148,22 @@ def test_what_is_your_own_goes_elsewhere_only_with_your_yes(
 
 
 @pytest.mark.slow
-def test_secrets_and_names_of_a_history_appear_nowhere(place: Path, server: ScriptedServer, tmp_path: Path) -> None:
+def test_secrets_and_names_of_a_history_appear_nowhere(
+    place: Path, server: ScriptedServer, tmp_path: Path
+) -> None:
     talk = [
-        user(f"My key is {CANARY} and password: {PASSWORD}. Mail bob.smith@corp.example.org or +49 170 1234567."),
+        user(
+            f"My key is {CANARY} and password: {PASSWORD}. Mail bob.smith@corp.example.org or +49 170 1234567."
+        ),
         answer("Noted."),
         user("Look at 93.184.216.34 and https://git.acme-internal.io/x for Bob Smith."),
         answer("", ("web_fetch", {"url": "https://git.acme-internal.io/x"})),
         result(f"It says {CANARY}"),
         answer("Bob Smith owns it, ana."),
         user("Send it."),
-        answer("", ("exec", {"command": f"curl -H 'x-api-key: {CANARY}' https://git.acme-internal.io"})),
+        answer(
+            "", ("exec", {"command": f"curl -H 'x-api-key: {CANARY}' https://git.acme-internal.io"})
+        ),
         result("ok"),
     ]
     talk += [user(f"The gateway's word is {WORD}."), answer("Noted.")]
@@ -144,7 +174,9 @@ def test_secrets_and_names_of_a_history_appear_nowhere(place: Path, server: Scri
     done = run(place, server)
     clawgauge(place, "report", done.folder.name, "-o", "report.html")
     held = "".join(
-        path.read_text("utf-8", "replace") for path in place.rglob("*") if path.is_file() and state not in path.parents
+        path.read_text("utf-8", "replace")
+        for path in place.rglob("*")
+        if path.is_file() and state not in path.parents
     )
     private = [
         CANARY,
@@ -162,16 +194,29 @@ def test_secrets_and_names_of_a_history_appear_nowhere(place: Path, server: Scri
     assert "https://host1.example/x" in (place / "mine.toml").read_text()
 
 
-def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: Path, tmp_path: Path) -> None:
+def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(
+    place: Path, tmp_path: Path
+) -> None:
     """In a file that the settings include, in .env, in an agent's logins; and what cannot be read is said."""
-    next_one = [user("Thanks, what is next?"), answer("", ("read", {"path": "a"})), result("x"), answer("Lunch.")]
+    next_one = [
+        user("Thanks, what is next?"),
+        answer("", ("read", {"path": "a"})),
+        result("x"),
+        answer("Lunch."),
+    ]
     keys = [f"plum-orchard-gate-{n}-lantern7" for n in range(7)]
-    talk = [part for key in keys for part in (user(f"Is {key} still the word?"), answer(f"It is {key}, yes."))]
+    talk = [
+        part
+        for key in keys
+        for part in (user(f"Is {key} still the word?"), answer(f"It is {key}, yes."))
+    ]
     state = write_lines(tmp_path / "state", as_records([*talk, *next_one], "s2"))
     (state / "openclaw.json").write_text("{ broken")
     (tmp_path / "mine.json").write_text('{"$include": "more.json"}')
     (tmp_path / "more.json").write_text(json.dumps({"gateway": {"auth": {"token": keys[0]}}}))
-    (state / ".env").write_text(f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]} # mine\n")
+    (state / ".env").write_text(
+        f"export GATEWAY_TOKEN='{keys[1]}'\nOTHER_PASSWORD={keys[2]} # mine\n"
+    )
     write_database(state, [])
     with closing(sqlite3.connect(database_of(state))) as connection, connection:
         connection.execute("CREATE TABLE auth_profile_store (store_key, store_json, updated_at)")
@@ -179,8 +224,12 @@ def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: 
         connection.execute("INSERT INTO auth_profile_store VALUES ('primary', ?, 1)", (login,))
     (state / "credentials").mkdir()
     (state / "credentials/chat.json").write_text(json.dumps({"token": keys[5]}))
-    (state / "agents/main/agent/models.json").write_text(json.dumps({"providers": {"x": {"apiKey": keys[6]}}}))
-    (state / "agents/main/agent/auth-profiles.json").write_text(json.dumps({"profiles": {"x": {"key": keys[3]}}}))
+    (state / "agents/main/agent/models.json").write_text(
+        json.dumps({"providers": {"x": {"apiKey": keys[6]}}})
+    )
+    (state / "agents/main/agent/auth-profiles.json").write_text(
+        json.dumps({"profiles": {"x": {"key": keys[3]}}})
+    )
     words = ["suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)]
     made = clawgauge(place, *words, env={"OPENCLAW_CONFIG_PATH": str(tmp_path / "mine.json")})
     assert made.code == 0, made.stderr
@@ -192,15 +241,26 @@ def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(place: 
 
 def test_moments_with_secrets_take_no_other_moments_place(place: Path, tmp_path: Path) -> None:
     def read(what: str, where: str) -> list[dict[str, Any]]:
-        return [user(f"Read the note about {what}"), answer("", ("read", {"path": where})), result("x"), answer("So.")]
+        return [
+            user(f"Read the note about {what}"),
+            answer("", ("read", {"path": where})),
+            result("x"),
+            answer("So."),
+        ]
 
     words = ["tea", "milk", "rice", "salt"]
-    talk = [part for word in words for part in (*read(f"{word}, password: {word}7", "b"), *read(word, f"{word}.md"))]
+    talk = [
+        part
+        for word in words
+        for part in (*read(f"{word}, password: {word}7", "b"), *read(word, f"{word}.md"))
+    ]
     made = make_suite(place, write_lines(tmp_path / "state", as_records(talk)), "--max", "8")
     assert "8 moments" in made.stderr and "8 masked secrets" in made.stderr
 
 
-def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(place: Path, tmp_path: Path) -> None:
+def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(
+    place: Path, tmp_path: Path
+) -> None:
     """What a suite cannot hold is left out and told; tools whose names differ in case alone are one."""
     talk = [user("Read a"), answer("", ("Read", {"path": "a"})), result("x"), answer("It says x.")]
     talk += [user("And b"), answer("", ("read", {"path": "b"})), result("y"), answer("It says y.")]
@@ -229,18 +289,32 @@ def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(place: Path, 
         (["-o", "no/such/folder/mine.toml"], "cannot write"),
     ],
 )
-def test_what_cannot_be_made_is_said_in_a_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_made_is_said_in_a_sentence(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
     state = copy_store("2026.7.1", tmp_path)
-    done = clawgauge(tmp_path, "suites", "from-openclaw", *words, env={"OPENCLAW_STATE_DIR": str(state)})
+    done = clawgauge(
+        tmp_path, "suites", "from-openclaw", *words, env={"OPENCLAW_STATE_DIR": str(state)}
+    )
     assert done.code == 2
     assert said.lower() in done.stderr.lower()
     assert not (tmp_path / "mine.toml").exists()
 
 
 @pytest.mark.slow
-def test_a_captured_request_gives_the_system_prompt_and_the_tools(place: Path, tmp_path: Path) -> None:
-    read: dict[str, Any] = {"name": "read", "description": "Read a file.", "parameters": {"type": "object"}}
-    captured = {"version": 1, "system": "You are Ana's assistant.", "tools": [{"type": "function", "function": read}]}
+def test_a_captured_request_gives_the_system_prompt_and_the_tools(
+    place: Path, tmp_path: Path
+) -> None:
+    read: dict[str, Any] = {
+        "name": "read",
+        "description": "Read a file.",
+        "parameters": {"type": "object"},
+    }
+    captured = {
+        "version": 1,
+        "system": "You are Ana's assistant.",
+        "tools": [{"type": "function", "function": read}],
+    }
     (place / "context.json").write_text(json.dumps(captured))
     make_suite(place, copy_store("2026.7.1", tmp_path), "--capture", "context.json")
     shown = json.loads(clawgauge(place, "suites", "show", "mine.toml", "--json").stdout)["prompts"]
@@ -255,7 +329,9 @@ def test_a_captured_request_gives_the_system_prompt_and_the_tools(place: Path, t
 def test_ctrl_c_ends_the_reading_of_a_store_without_an_end(tmp_path: Path) -> None:
     state = write_database(tmp_path / "state", [])
     link_endlessly(database_of(state))
-    with started(tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)) as process:
+    with started(
+        tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)
+    ) as process:
         # Loading takes a part of a second, and nothing but SQLite takes more.
         wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 3)
         process.send_signal(signal.SIGINT)
@@ -275,6 +351,8 @@ def test_a_store_that_hides_an_endless_view_is_refused_in_a_sentence(tmp_path: P
             CREATE VIRTUAL TABLE transcript_events
                 USING fts5(session_id, seq, event_json, content='endless', content_rowid='id');"""
         )
-    done = clawgauge(tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state))
+    done = clawgauge(
+        tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", str(state)
+    )
     assert done.code == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "transcript_events in it is not the plain table that OpenClaw has" in done.stderr

@@ -9,7 +9,14 @@ from pathlib import Path
 from faults.terminal import on_a_terminal
 from support.command import chat_config, clawgauge
 from support.rows import every_row
-from support.scripted_server import Hang, InstalledModel, ScriptedServer, Status, Text, model_not_found
+from support.scripted_server import (
+    Hang,
+    InstalledModel,
+    ScriptedServer,
+    Status,
+    Text,
+    model_not_found,
+)
 
 SMALL = ("-s", "small.json")
 
@@ -21,17 +28,32 @@ def test_a_model_finds_its_provider(place: Path, server: ScriptedServer) -> None
     with ScriptedServer(models=names) as first, ScriptedServer(models=["qwen3:8b"]) as second:
         chat_config(place, first=first.v1_url, second=second.v1_url)
         found = clawgauge(place, "run", "-t", "llama3.2:3b@high", *SMALL)
-        assert found.code == 0 and "llama3.2:3b@high is taken for first:llama3.2:3b@high\n" in found.stderr
+        assert (
+            found.code == 0
+            and "llama3.2:3b@high is taken for first:llama3.2:3b@high\n" in found.stderr
+        )
         assert {call.model for call in first.calls} == {"llama3.2:3b"}
         both = clawgauge(place, "run", "-t", "qwen3:8b", *SMALL)
         assert both.code == 2 and "name first:qwen3:8b or second:qwen3:8b" in both.stderr
         near = clawgauge(place, "run", "-t", "talker", "-t", "llama3:3b", *SMALL)
         assert near.code == 2 and "'talker' names no provider, and no server" in near.stderr
-        assert "mean first:org/my-talker-7b?\n" in near.stderr and "mean first:llama3.2:3b?\n" in near.stderr
+        assert (
+            "mean first:org/my-talker-7b?\n" in near.stderr
+            and "mean first:llama3.2:3b?\n" in near.stderr
+        )
         with ScriptedServer(dialect="ollama", models=["gemma3:latest"]) as ollama:
-            plain = clawgauge(place, "run", "-t", "gemma3", *SMALL, env={"OLLAMA_HOST": ollama.base_url})
-            assert "gemma3 is taken for ollama_openai:gemma3\n" in plain.stderr and len(ollama.calls) == 4
-        assert len(first.calls) == 4 and second.calls == [] and len(list((place / "runs").iterdir())) == 2
+            plain = clawgauge(
+                place, "run", "-t", "gemma3", *SMALL, env={"OLLAMA_HOST": ollama.base_url}
+            )
+            assert (
+                "gemma3 is taken for ollama_openai:gemma3\n" in plain.stderr
+                and len(ollama.calls) == 4
+            )
+        assert (
+            len(first.calls) == 4
+            and second.calls == []
+            and len(list((place / "runs").iterdir())) == 2
+        )
 
 
 def test_a_model_is_found_on_the_llama_cpp_of_this_machine(place: Path) -> None:
@@ -42,7 +64,9 @@ def test_a_model_is_found_on_the_llama_cpp_of_this_machine(place: Path) -> None:
         done = clawgauge(place, "run", "-t", "qwen3:8b", *SMALL, env=env)
         assert done.code == 0 and "qwen3:8b is taken for openai_chat:qwen3:8b\n" in done.stderr
         assert len(llamacpp.calls) == 4
-    nowhere = clawgauge(place, "run", "-t", "openai_chat:qwen3:8b", *SMALL, env={"CLAWGAUGE_LOCAL_SERVERS": "none"})
+    nowhere = clawgauge(
+        place, "run", "-t", "openai_chat:qwen3:8b", *SMALL, env={"CLAWGAUGE_LOCAL_SERVERS": "none"}
+    )
     assert nowhere.code == 2 and "openai_chat has no address" in nowhere.stderr
 
 
@@ -60,7 +84,10 @@ def test_a_list_is_a_hint_and_no_refusal(place: Path, server: ScriptedServer) ->
     server.reply_with(Text("yes"))
     done = clawgauge(place, "run", "-t", "fake:scripted-modle", *SMALL)
     assert done.code == 0 and len(server.calls) == 4
-    assert "fake:scripted-modle: not on the server's list, asked anyway; did you mean scripted-model" in done.stderr
+    assert (
+        "fake:scripted-modle: not on the server's list, asked anyway; did you mean scripted-model"
+        in done.stderr
+    )
 
 
 def test_a_server_that_never_answers_holds_nothing_up(place: Path, server: ScriptedServer) -> None:
@@ -75,15 +102,23 @@ def test_a_server_that_never_answers_holds_nothing_up(place: Path, server: Scrip
 def test_what_a_model_cannot_do_is_said_before_it_is_asked(place: Path) -> None:
     """Ollama says which models take no tools and how much each can read."""
     with ScriptedServer(dialect="ollama", models=[InstalledModel("tiny:1b")]) as ollama:
-        told = {"capabilities": ["completion"], "model_info": {"general.architecture": "a", "a.context_length": 2048}}
+        told = {
+            "capabilities": ["completion"],
+            "model_info": {"general.architecture": "a", "a.context_length": 2048},
+        }
         ollama.route("/api/show", Status(200, told))
         words = ("run", "-t", "ollama_openai:tiny:1b", "-s", "long_context", "-s", "native_tools")
         ids = ("--prompt-ids", "long_context/P0,native_tools/P0")
         done = clawgauge(place, *words, *ids, env={"OLLAMA_HOST": ollama.base_url})
-    assert "tiny:1b: the server says that it takes no tools, and 3 prompts offer some\n" in done.stderr
+    assert (
+        "tiny:1b: the server says that it takes no tools, and 3 prompts offer some\n" in done.stderr
+    )
     assert "tiny:1b: 1 prompt is longer than its window of 2048 tokens\n" in done.stderr
     (probe,) = json.loads((done.folder / "inventory.json").read_bytes())["providers"]
-    assert (probe["models"][0]["context_tokens"], probe["models"][0]["takes_tools"]) == (2048, False)
+    assert (probe["models"][0]["context_tokens"], probe["models"][0]["takes_tools"]) == (
+        2048,
+        False,
+    )
 
 
 def test_resuming_with_no_key_leaves_the_run_as_it_was(place: Path, server: ScriptedServer) -> None:
@@ -105,7 +140,11 @@ def test_resuming_with_no_key_leaves_the_run_as_it_was(place: Path, server: Scri
     ("reply", "said", "n_lines"),
     [
         (Status(503, message="overloaded"), "small/P0 prompt_0: error (http_503)", 1),
-        (Status(401, message="no such key"), "fake:scripted-model cannot answer (http_401: HTTP 401: no such key)", 1),
+        (
+            Status(401, message="no such key"),
+            "fake:scripted-model cannot answer (http_401: HTTP 401: no such key)",
+            1,
+        ),
     ],
 )
 def test_an_error_is_told_once_with_its_reason(
@@ -119,28 +158,53 @@ def test_an_error_is_told_once_with_its_reason(
     assert len(told) == n_lines and progress.count("[") <= 1, progress
     quiet = clawgauge(place, *words, "-q")
     assert quiet.code == 3 and quiet.stderr.count("\n") == 1
-    counted = "1 × http_401 (19 prompts not asked after it)" if reply.code == 401 else f"20 × http_{reply.code}"
+    counted = (
+        "1 × http_401 (19 prompts not asked after it)"
+        if reply.code == 401
+        else f"20 × http_{reply.code}"
+    )
     assert counted in quiet.stderr
 
 
-def test_a_terminal_shows_the_whole_run_and_what_is_done_already(place: Path, server: ScriptedServer) -> None:
+def test_a_terminal_shows_the_whole_run_and_what_is_done_already(
+    place: Path, server: ScriptedServer
+) -> None:
     """One bar over all targets; one that an earlier session finished is done, and the last line is the folder's."""
-    server.reply_with(lambda request: Status(503) if request.model == "other-model" else Text("yes"))
+    server.reply_with(
+        lambda request: Status(503) if request.model == "other-model" else Text("yes")
+    )
     targets = ("-t", "fake:scripted-model", "-t", "fake:other-model")
     clawgauge(place, "run", *targets, *SMALL, "--max-retries", "0", "--run-id", "r")
     server.reply_with(Text("yes"))
     drawn = on_a_terminal(place, "run", "--resume", "r", "--retry-errors").decode()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
-    assert re.search(r"scripted-model +4/4 +2/3 passed .*done", plain) and re.search(r"[4-8]/8 +\d+ s", plain)
+    assert re.search(r"scripted-model +4/4 +2/3 passed .*done", plain) and re.search(
+        r"[4-8]/8 +\d+ s", plain
+    )
     assert plain.rstrip().endswith("runs/r")
 
 
 def test_a_slip_beside_a_right_target_is_recorded(place: Path, server: ScriptedServer) -> None:
     """Where another can be asked, the wrong one is told before the first call, and has its rows."""
-    server.reply_with(lambda r: Text("yes") if r.model == "scripted-model" else model_not_found(r.model))
-    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-t", "fake:nobody", "-t", "openai_responses:x", *SMALL)
+    server.reply_with(
+        lambda r: Text("yes") if r.model == "scripted-model" else model_not_found(r.model)
+    )
+    done = clawgauge(
+        place,
+        "run",
+        "-t",
+        "fake:scripted-model",
+        "-t",
+        "fake:nobody",
+        "-t",
+        "openai_responses:x",
+        *SMALL,
+    )
     before = done.stderr.partition("[1/4]")[0]
-    assert "openai_responses:x: OPENAI_API_KEY is not set\n" in before and "fake:nobody: not on the" in before
+    assert (
+        "openai_responses:x: OPENAI_API_KEY is not set\n" in before
+        and "fake:nobody: not on the" in before
+    )
     assert len(done.records()) == 12 and done.code == 0
 
 

@@ -28,7 +28,19 @@ def test_the_documented_provider_runs(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shout-provider\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[clawgauge.providers]\nshout = shout_provider:create\n")
     done = subprocess.run(
-        [sys.executable, "-m", "clawgauge", "run", "-t", "shout:*", "-s", "core", "--prompt-ids", "P0,P1", "--quiet"],
+        [
+            sys.executable,
+            "-m",
+            "clawgauge",
+            "run",
+            "-t",
+            "shout:*",
+            "-s",
+            "core",
+            "--prompt-ids",
+            "P0,P1",
+            "--quiet",
+        ],
         env={**os.environ, "PYTHONPATH": str(plugins)},
         cwd=tmp_path,
         capture_output=True,

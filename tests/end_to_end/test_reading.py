@@ -14,7 +14,9 @@ from support.scripted_server import ScriptedServer, Text
 
 @pytest.fixture
 def finished(place: Path, server: ScriptedServer) -> Outcome:
-    server.script(Text("yes"), Text("a b c d"), Text("`free`"), Text("\x1b]52;c;evil\x07 fine <script>"))
+    server.script(
+        Text("yes"), Text("a b c d"), Text("`free`"), Text("\x1b]52;c;evil\x07 fine <script>")
+    )
     return clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json")
 
 
@@ -35,13 +37,20 @@ def test_show_a_run_from_anywhere(finished: Outcome, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "copy"
     shutil.copytree(finished.folder, moved)
     done = clawgauge(tmp_path / "elsewhere", "show", str(moved))
-    assert done.code == 0 and "scripted-model" in done.stdout and "which model for which job" in done.stdout
+    assert (
+        done.code == 0
+        and "scripted-model" in done.stdout
+        and "which model for which job" in done.stdout
+    )
 
 
 def test_show_keeps_within_the_terminal(finished: Outcome) -> None:
     """80 columns are 80 columns; a pipe gets every figure."""
     narrow = clawgauge(finished.cwd, "show", env={"COLUMNS": "80"}).stdout
-    assert max(map(len, narrow.splitlines())) <= 80 and "first ms" not in narrow.partition("no room for")[0]
+    assert (
+        max(map(len, narrow.splitlines())) <= 80
+        and "first ms" not in narrow.partition("no room for")[0]
+    )
     assert "first ms" in clawgauge(finished.cwd, "show").stdout
     assert "p99 ms" in clawgauge(finished.cwd, "show", "-v").stdout
 
@@ -88,7 +97,9 @@ def test_rescore_leaves_a_folder_that_explains_itself(finished: Outcome) -> None
     clawgauge(finished.cwd, "rescore", "latest", "--suite", "small.json")
     config = json.loads((finished.folder / "config.json").read_bytes())
     assert config["prompts"][1]["validator"]["value"] == 4
-    events = [json.loads(line) for line in (finished.folder / "events.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line) for line in (finished.folder / "events.jsonl").read_text().splitlines()
+    ]
     assert [len(e["detail"]["changes"]) for e in events if e["event"] == "rescored"] == [1]
     assert "0 verdicts changed" in clawgauge(finished.cwd, "rescore", "latest").stderr
 
@@ -111,7 +122,9 @@ def test_a_folder_of_the_first_harness(tmp_path: Path) -> None:
     """Old folders (events among results, no suite, no prompts in config) are summarised and shown."""
     old = tmp_path / "runs" / "20260101_000000"
     old.mkdir(parents=True)
-    (old / "config.json").write_text(json.dumps({"models": ["llama3"], "providers": ["ollama_openai"]}))
+    (old / "config.json").write_text(
+        json.dumps({"models": ["llama3"], "providers": ["ollama_openai"]})
+    )
     base = {
         "record_type": "result", "run_id": "20260101_000000", "provider": "ollama_openai", "model": "llama3",
         "thinking_level": None, "prompt_id": "P0", "prompt_name": "hi", "availability_status": "ok",
@@ -119,12 +132,20 @@ def test_a_folder_of_the_first_harness(tmp_path: Path) -> None:
         "failure_type": None, "objective_pass": True, "violation": None, "input_tokens": 1, "output_tokens": 1,
         "raw_output": "hi", "parsed_output": None, "tool_calls": [], "tool_call_count": 0, "tool_use_success": False,
     }  # fmt: skip
-    lines = [base, {"record_type": "event", "event": "warmup"}, {**base, "prompt_id": "P1", "objective_pass": False}]
+    lines = [
+        base,
+        {"record_type": "event", "event": "warmup"},
+        {**base, "prompt_id": "P1", "objective_pass": False},
+    ]
     (old / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = clawgauge(tmp_path, "summarize", "20260101_000000")
     assert done.code == 0, done.stderr
     group = json.loads((old / "summary.json").read_bytes())["models"][0]
-    assert (group["n_total"], group["objective_pass_rate"], group["latency_ms"]["p50"]) == (2, 0.5, 500)
+    assert (group["n_total"], group["objective_pass_rate"], group["latency_ms"]["p50"]) == (
+        2,
+        0.5,
+        500,
+    )
     assert clawgauge(tmp_path, "show", "latest", "P1").code == 0
 
 
@@ -137,13 +158,19 @@ def test_suites_can_be_listed_copied_and_checked(tmp_path: Path) -> None:
         copy.write_text(clawgauge(tmp_path, "suites", "show", name, "--source").stdout)
         checked = clawgauge(tmp_path, "suites", "check", copy.name)
         assert checked.code == 0 and "prompts are fine" in checked.stdout
-        assert clawgauge(tmp_path, "suites", "show", copy.name, "--source").stdout == copy.read_text()
+        assert (
+            clawgauge(tmp_path, "suites", "show", copy.name, "--source").stdout == copy.read_text()
+        )
 
 
 def test_doctor_tells_what_is_there(tmp_path: Path) -> None:
     """Every provider has a line and, where something is missing, the way out; a key's value is never shown."""
     with ScriptedServer(dialect="ollama", models=["llama3.2:3b"], loaded=["llama3.2:3b"]) as ollama:
-        env = {"OLLAMA_HOST": ollama.base_url, "OPENAI_API_KEY": "sk-canary-doctor", "OPENAI_BASE_URL": ollama.v1_url}
+        env = {
+            "OLLAMA_HOST": ollama.base_url,
+            "OPENAI_API_KEY": "sk-canary-doctor",
+            "OPENAI_BASE_URL": ollama.v1_url,
+        }
         done = clawgauge(tmp_path, "doctor", env=env)
         as_json = json.loads(clawgauge(tmp_path, "doctor", "--json", env=env).stdout)
         assert not ollama.calls

@@ -15,7 +15,9 @@ from support.measured_models import CLAUDE, OLLAMA, Measured, MeasuredRun
 
 QWEN = Measured(Target("ollama_openai", "qwen3:8b"), OLLAMA)
 TINY = Measured(Target("ollama_openai", "tiny"), OLLAMA, text_passes=1, tool_passes=2)
-OPUS = Measured(Target("claude_code_cli", "opus"), CLAUDE, model_reported="claude-opus-5", cost_usd=0.02)
+OPUS = Measured(
+    Target("claude_code_cli", "opus"), CLAUDE, model_reported="claude-opus-5", cost_usd=0.02
+)
 
 
 @pytest.fixture
@@ -42,8 +44,14 @@ def test_the_answer_for_every_job_stands_before_the_table(runs: Path) -> None:
     answer = shown.stdout.partition("which model for which job\n")[2].partition("\n\n")[0]
     assert answer and f"which model for which job\n{answer}\n" in done.stderr
     table = done.stderr.partition("measured against the policy\n")[2].splitlines()[1:]
-    rows = [line.split()[:2] for line in table if line.startswith("  ") and "removed by" not in line]
-    assert rows == [["1", "ollama_openai:qwen3:8b"], ["2", "claude_code_cli:opus"], ["–", "ollama_openai:tiny"]]
+    rows = [
+        line.split()[:2] for line in table if line.startswith("  ") and "removed by" not in line
+    ]
+    assert rows == [
+        ["1", "ollama_openai:qwen3:8b"],
+        ["2", "claude_code_cli:opus"],
+        ["–", "ollama_openai:tiny"],
+    ]
     facts = json.loads(clawgauge(runs, "route", "measured", "--json").stdout)
     assert [job["job"] for job in facts["jobs"]][:2] == ["main agent", "subagent with full tools"]
 
@@ -69,7 +77,9 @@ def test_writing_keeps_a_backup_and_a_second_time_changes_nothing(runs: Path) ->
     written = json.loads(config.read_text())
     assert written["agents"]["defaults"]["workspace"] == "~/w"
     assert written["tools"]["byProvider"]["ollama/tiny"]["deny"] == ["*"]
-    assert json.loads((runs / "openclaw.json.bak").read_text()) == {"agents": {"defaults": {"workspace": "~/w"}}}
+    assert json.loads((runs / "openclaw.json.bak").read_text()) == {
+        "agents": {"defaults": {"workspace": "~/w"}}
+    }
     again = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--write")
     assert "already" in again.stderr
     assert not (runs / "openclaw.json.bak.1").exists()
@@ -97,7 +107,9 @@ def test_a_chain_is_forecast_without_a_call(runs: Path) -> None:
     assert done.code == 0
     assert "10% · 3/30 · " in done.stdout
     assert "the best under the policy" in done.stdout
-    facts = json.loads(clawgauge(runs, "route", "measured", "--simulate", "tiny>opus", "--json").stdout)
+    facts = json.loads(
+        clawgauge(runs, "route", "measured", "--simulate", "tiny>opus", "--json").stdout
+    )
     assert facts["asked"]["answered_by"] == [30, 0]
     assert facts["best"]["n_cells"] == 30
 
@@ -105,21 +117,40 @@ def test_a_chain_is_forecast_without_a_call(runs: Path) -> None:
 def test_in_a_tie_what_is_in_use_stays(tmp_path: Path) -> None:
     """29 of 30 against 30 of 30 is a tie, said in words and in JSON; no key of the file in use is shown."""
     secret = "sk-" + "Zq7" * 12
-    MeasuredRun([QWEN, replace(QWEN, target=Target("ollama_openai", "other"), text_passes=9)]).write(tmp_path / "runs")
-    used = {"agents": {"defaults": {"model": "ollama/other:latest"}}, "channels": {"telegram": {"botToken": secret}}}
+    MeasuredRun(
+        [QWEN, replace(QWEN, target=Target("ollama_openai", "other"), text_passes=9)]
+    ).write(tmp_path / "runs")
+    used = {
+        "agents": {"defaults": {"model": "ollama/other:latest"}},
+        "channels": {"telegram": {"botToken": secret}},
+    }
     (tmp_path / "used.json").write_text(json.dumps(used))
-    free, held = (clawgauge(tmp_path, "route", "measured", *words) for words in ((), ("--current", "used.json")))
+    free, held = (
+        clawgauge(tmp_path, "route", "measured", *words)
+        for words in ((), ("--current", "used.json"))
+    )
     assert json.loads(free.stdout)["agents"]["defaults"]["model"]["primary"] == "ollama/qwen3:8b"
-    assert json.loads(held.stdout)["agents"]["defaults"]["model"]["primary"] == "ollama/other:latest"
+    assert (
+        json.loads(held.stdout)["agents"]["defaults"]["model"]["primary"] == "ollama/other:latest"
+    )
     assert "note: a tie:" in free.stderr and "other stays: it is in use" in held.stderr
-    facts = json.loads(clawgauge(tmp_path, "route", "measured", "--current", "used.json", "--json").stdout)
-    assert facts["tied"] == ["ollama_openai:other", "ollama_openai:qwen3:8b"] and facts["in_use"] == facts["tied"][:1]
+    facts = json.loads(
+        clawgauge(tmp_path, "route", "measured", "--current", "used.json", "--json").stdout
+    )
+    assert (
+        facts["tied"] == ["ollama_openai:other", "ollama_openai:qwen3:8b"]
+        and facts["in_use"] == facts["tied"][:1]
+    )
     assert sum(model["best_share"] for model in facts["models"]) == pytest.approx(1)
-    written = "".join(path.read_text() for path in (tmp_path / "runs/measured").iterdir() if path.is_file())
+    written = "".join(
+        path.read_text() for path in (tmp_path / "runs/measured").iterdir() if path.is_file()
+    )
     assert secret not in free.stdout + held.stdout + held.stderr + written
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"agents": {"defaults": {"model": "hush-hush/me"}}, "x": }', None])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"agents": {"defaults": {"model": "hush-hush/me"}}, "x": }', None]
+)
 def test_a_file_in_use_that_cannot_be_read_is_refused(runs: Path, text: str | None) -> None:
     """Exit code 2 and one sentence that repeats nothing of it."""
     if text is not None:
@@ -133,18 +164,27 @@ def test_a_run_folder_with_an_address_that_is_none_is_routed_from(tmp_path: Path
     """A folder may be anyone's: what stands for an address there stops nothing; a file in use without end is told."""
     for number, kind in enumerate(("ollama_openai", "openai_responses")):
         odd = {"type": kind, "base_url": "http://[bad/v1"}
-        MeasuredRun([Measured(Target("odd", "m"), odd)], run_id=f"r{number}").write(tmp_path / "runs")
-        for levels, code, said in ((100, 0, ""), (700, 2, "used.json is nested more than 100 levels deep\n")):
+        MeasuredRun([Measured(Target("odd", "m"), odd)], run_id=f"r{number}").write(
+            tmp_path / "runs"
+        )
+        for levels, code, said in (
+            (100, 0, ""),
+            (700, 2, "used.json is nested more than 100 levels deep\n"),
+        ):
             (tmp_path / "used.json").write_text('{"a":' * levels + "1" + "}" * levels)
             done = clawgauge(tmp_path, "route", f"r{number}", "--current", "used.json")
-            assert done.code == code and done.stderr.endswith(said) and "Traceback" not in done.stderr
+            assert (
+                done.code == code and done.stderr.endswith(said) and "Traceback" not in done.stderr
+            )
 
 
 def test_a_model_in_use_that_nobody_measured_is_told_without_its_name(runs: Path) -> None:
     """What stands in the file may be anything."""
     (runs / "used.json").write_text('{"agents": {"defaults": {"model": "hush-hush/me"}}}')
     done = clawgauge(runs, "route", "measured", "--current", "used.json")
-    assert done.code == 0 and "no model that the file of --current names was measured" in done.stderr
+    assert (
+        done.code == 0 and "no model that the file of --current names was measured" in done.stderr
+    )
     assert "hush-hush" not in done.stdout + done.stderr
 
 
@@ -153,13 +193,17 @@ def test_a_diff_shows_no_key(runs: Path) -> None:
     provider = {"baseUrl": "http://localhost:11434/v1", "apiKey": "hunter2hunter2", "models": []}
     (runs / "openclaw.json").write_text(json.dumps({"models": {"providers": {"ollama": provider}}}))
     done = clawgauge(runs, "route", "measured", "--config", "openclaw.json", "--dry-run")
-    assert done.code == 0 and "qwen3:8b" in done.stdout and "hunter2" not in done.stdout + done.stderr
+    assert (
+        done.code == 0 and "qwen3:8b" in done.stdout and "hunter2" not in done.stdout + done.stderr
+    )
 
 
 def test_a_policy_of_ones_own_decides(runs: Path) -> None:
     """Local models only, by the user's own file."""
     (runs / "policy.toml").write_text("[limits]\nlocal_only = true\n")
-    facts = json.loads(clawgauge(runs, "route", "measured", "--policy", "policy.toml", "--json").stdout)
+    facts = json.loads(
+        clawgauge(runs, "route", "measured", "--policy", "policy.toml", "--json").stdout
+    )
     removed = {model["model"]: model["removed_by"] for model in facts["models"]}
     assert removed["claude_code_cli:opus"] == ["not local"]
     assert removed["ollama_openai:qwen3:8b"] == []
@@ -197,7 +241,10 @@ def test_a_model_that_is_down_takes_no_first_place(tmp_path: Path) -> None:
     """A model that answered a fifth of its calls is removed, whatever it answered."""
     MeasuredRun([replace(QWEN, failed_calls=24), OPUS]).write(tmp_path / "runs")
     done = clawgauge(tmp_path, "route", "measured")
-    assert json.loads(done.stdout)["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-opus-5"
+    assert (
+        json.loads(done.stdout)["agents"]["defaults"]["model"]["primary"]
+        == "anthropic/claude-opus-5"
+    )
     assert "answered 20% of 30, wanted at least 80%" in done.stderr
 
 

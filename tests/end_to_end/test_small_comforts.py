@@ -41,21 +41,29 @@ def test_the_bare_command_says_what_to_do_first(tmp_path: Path) -> None:
     assert max(map(len, done.stderr.splitlines()[1:])) <= 80
 
 
-def test_a_run_that_nobody_answered_says_nothing_of_timing(place: Path, server: ScriptedServer) -> None:
+def test_a_run_that_nobody_answered_says_nothing_of_timing(
+    place: Path, server: ScriptedServer
+) -> None:
     """Nothing was timed, however busy the machine was."""
     server.reply_with(Status(500))
     run = clawgauge(place, *SMALL, "--max-retries", "0")
     assert run.code == 3
-    summary = msgspec.json.decode((place / run.stdout.strip() / "summary.json").read_bytes(), type=RunSummary)
+    summary = msgspec.json.decode(
+        (place / run.stdout.strip() / "summary.json").read_bytes(), type=RunSummary
+    )
     clock = msgspec.structs.replace(summary.models[0].clock, busy=True, lag_p99_ms=30.0)
     busy = msgspec.structs.replace(summary.models[0], clock=clock)
     told = as_text(describe_summary(msgspec.structs.replace(summary, models=[busy])))
     assert "http_500" in told and "timing" not in told
     answered = msgspec.structs.replace(busy, n_success=1)
-    assert "timing: rough" in as_text(describe_summary(msgspec.structs.replace(summary, models=[answered])))
+    assert "timing: rough" in as_text(
+        describe_summary(msgspec.structs.replace(summary, models=[answered]))
+    )
 
 
-def test_the_runs_folder_of_the_configuration_is_known_to_the_readers(place: Path, server: ScriptedServer) -> None:
+def test_the_runs_folder_of_the_configuration_is_known_to_the_readers(
+    place: Path, server: ScriptedServer
+) -> None:
     """A run kept where clawgauge.toml says is found by show, summarize and rescore without --runs-dir."""
     with (place / "clawgauge.toml").open("a") as file:
         file.write('[run]\nruns_dir = "kept/here"\n')
@@ -68,16 +76,27 @@ def test_the_runs_folder_of_the_configuration_is_known_to_the_readers(place: Pat
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["suites", "list"], ["show", "--json"], ["export", "latest"], ["history", "--json"]]
+    "words",
+    [
+        ["--help"],
+        ["suites", "list"],
+        ["show", "--json"],
+        ["export", "latest"],
+        ["history", "--json"],
+    ],
 )
-def test_what_needs_no_table_loads_no_layout(place: Path, server: ScriptedServer, words: list[str]) -> None:
+def test_what_needs_no_table_loads_no_layout(
+    place: Path, server: ScriptedServer, words: list[str]
+) -> None:
     """Laying out tables takes a tenth of a second to load: whoever prints none does not wait for it."""
     assert clawgauge(place, *SMALL).code == 0
     script = f"import sys; sys.argv[1:] = {words}; from clawgauge.cli import main\ntry: main()\n"
     script += "finally: print('rich' in sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", script]
     env = clean_environment()
-    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        command, cwd=place, env=env, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.stderr.endswith("False\n"), done.stderr
 
 
@@ -86,11 +105,15 @@ def test_a_help_text_loads_none_of_what_runs_and_reads() -> None:
     script = "import sys; sys.argv[1:] = ['--help']; from clawgauge.cli import main\n"
     script += "heavy = {'asyncio', 'msgspec', 'pathlib', 'subprocess', 'traceback'}\n"
     script += "try: main()\nfinally: print(*heavy & sys.modules.keys(), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.stderr == "\n"
 
 
-def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(place: Path, server: ScriptedServer) -> None:
+def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(
+    place: Path, server: ScriptedServer
+) -> None:
     """No escapes where a table has our own signs; a name that cannot be shown is escaped."""
     clawgauge(place, *SMALL)
     shown = clawgauge(place, "show", env={"PYTHONIOENCODING": "ascii"})
@@ -115,13 +138,20 @@ def test_prose_is_broken_between_words_at_the_edge_of_a_terminal(place: Path) ->
     """Errors, notes and lists alike; a pipe gets one line each, for who reads it goes by lines."""
     narrow = {"COLUMNS": "60"}
     for words in (("suites", "list"), ("run", "-s", "no-such-suite")):
-        drawn, piped = on_a_terminal(place, *words, env=narrow).decode(), clawgauge(place, *words, env=narrow)
+        drawn, piped = (
+            on_a_terminal(place, *words, env=narrow).decode(),
+            clawgauge(place, *words, env=narrow),
+        )
         text = piped.stdout + piped.stderr
         assert max(map(len, drawn.splitlines())) <= 60 < max(map(len, text.splitlines()))
-        assert drawn.split() == text.split() and not any(line.startswith(" ") for line in text.splitlines())
+        assert drawn.split() == text.split() and not any(
+            line.startswith(" ") for line in text.splitlines()
+        )
 
 
-def test_the_screen_is_as_wide_as_the_terminal_it_is_on(place: Path, server: ScriptedServer) -> None:
+def test_the_screen_is_as_wide_as_the_terminal_it_is_on(
+    place: Path, server: ScriptedServer
+) -> None:
     """`RUN=$(clawgauge run)`: the path goes into the variable, the answer to a terminal of 200 columns."""
     server.reply_with(Text("yes"))
     ours, theirs = pty.openpty()

@@ -33,10 +33,21 @@ LOOK_AGAIN = ("exec", '{"command": "ls /home/claw"}')
 
 def run(place: Path, server: ScriptedServer, kind: str, *words: str, **changes: Any) -> Outcome:
     """Run the one task against the scripted server over the given protocol."""
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "{kind}"\nbase_url = "{server.v1_url}"\n')
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "{kind}"\nbase_url = "{server.v1_url}"\n'
+    )
     task = {key: value for key, value in {**TASK, **changes}.items() if value is not None}
     write_suite(place / "task.json", task)
-    return clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "task.json", *words, env={"OPENAI_API_KEY": "k"})
+    return clawgauge(
+        place,
+        "run",
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "task.json",
+        *words,
+        env={"OPENAI_API_KEY": "k"},
+    )
 
 
 def sent_answers(body: dict[str, Any]) -> list[tuple[str, str]]:
@@ -60,11 +71,17 @@ def items(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def native(record: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(call["name"], call["turn"]) for call in record["tool_invocations"] if call["channel"] == "native"]
+    return [
+        (call["name"], call["turn"])
+        for call in record["tool_invocations"]
+        if call["channel"] == "native"
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_from_the_first_turn_to_the_answer(place: Path, server: ScriptedServer, kind: str) -> None:
+def test_a_task_from_the_first_turn_to_the_answer(
+    place: Path, server: ScriptedServer, kind: str
+) -> None:
     """Each request carries all earlier turns with the world's answers; the record is of the whole task."""
     server.script(
         Text("Let me look.", tool_calls=[READ], usage=(100, 10), gap_s=0.01),
@@ -77,16 +94,28 @@ def test_a_task_from_the_first_turn_to_the_answer(place: Path, server: ScriptedS
     first, second, third = (call.json for call in server.calls)
     assert sent_calls(first) == sent_answers(first) == []
     assert [name for _, name in sent_calls(third)] == ["read", "exec", "exec"]
-    assert [call_id for call_id, _ in sent_calls(third)] == [call_id for call_id, _ in sent_answers(third)]
+    assert [call_id for call_id, _ in sent_calls(third)] == [
+        call_id for call_id, _ in sent_answers(third)
+    ]
     assert sent_answers(third)[:1] == sent_answers(second)
     read, _, listing = (text for _, text in sent_answers(third))
-    assert "buy milk" in read and "todo.txt" not in listing, "the world remembers what was done to it"
+    assert "buy milk" in read and "todo.txt" not in listing, (
+        "the world remembers what was done to it"
+    )
     assert first["tools"] == third["tools"] and len(first["tools"]) == 2
     assert record["success"] and record["objective_pass"] is True, record["violation"]
-    assert (record["raw_output"], record["turns"], record["world_seed"]) == ("It said: buy milk.", 3, 5)
+    assert (record["raw_output"], record["turns"], record["world_seed"]) == (
+        "It said: buy milk.",
+        3,
+        5,
+    )
     assert native(record) == [("read", 1), ("exec", 2), ("exec", 2)]
     assert (record["input_tokens"], record["output_tokens"]) == (450, 35)
-    assert [turn["text"] for turn in record["transcript"]] == ["Let me look.", "", "It said: buy milk."]
+    assert [turn["text"] for turn in record["transcript"]] == [
+        "Let me look.",
+        "",
+        "It said: buy milk.",
+    ]
     assert [text for turn in record["transcript"] for text in turn["answers"]] == [
         text for _, text in sent_answers(third)
     ]
@@ -97,22 +126,38 @@ def test_a_task_from_the_first_turn_to_the_answer(place: Path, server: ScriptedS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_limit_in_the_middle_is_waited_out(place: Path, server: ScriptedServer, kind: str) -> None:
+def test_a_limit_in_the_middle_is_waited_out(
+    place: Path, server: ScriptedServer, kind: str
+) -> None:
     """A 429 and a 500 cost their turn another try, never the turns before it, and no call is made twice."""
     server.script(
-        Text("", tool_calls=[DELETE]), Status(429), Status(500), Text("", tool_calls=[LOOK_AGAIN]), Text("milk")
+        Text("", tool_calls=[DELETE]),
+        Status(429),
+        Status(500),
+        Text("", tool_calls=[LOOK_AGAIN]),
+        Text("milk"),
     )
     done = run(place, server, kind)
     (record,) = done.records()
-    assert record["success"] and record["turns"] == 3 and native(record) == [("exec", 1), ("exec", 2)]
-    assert [attempt["failure_type"] for attempt in record["attempts"]] == [None, "http_429", "http_500", None, None]
+    assert (
+        record["success"] and record["turns"] == 3 and native(record) == [("exec", 1), ("exec", 2)]
+    )
+    assert [attempt["failure_type"] for attempt in record["attempts"]] == [
+        None,
+        "http_429",
+        "http_500",
+        None,
+        None,
+    ]
     bodies = [call.json for call in server.calls]
     assert bodies[1] == bodies[2] == bodies[3], "the same turn is asked again"
     assert record["e2e_ms"] <= record["total_ms"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_deadline_in_the_middle_keeps_what_was_seen(place: Path, server: ScriptedServer, kind: str) -> None:
+def test_a_deadline_in_the_middle_keeps_what_was_seen(
+    place: Path, server: ScriptedServer, kind: str
+) -> None:
     """A turn that never ends fails the task; the turns before it, their tokens and the partial text are kept."""
     for timeout_s in growing_deadlines(1.0):
         server.script_anew(Text("Looking.", tool_calls=[READ], usage=(100, 10)), Hang("mid_stream"))
@@ -150,18 +195,30 @@ def test_a_task_that_claude_code_runs_by_itself(tmp_path: Path) -> None:
     rounds = [("Let me look.", [("read", "".join(READ[1:]))]), ("", [("exec", DELETE[1])])]
     fake = install_fake_claude(tmp_path / "bin", tool_rounds=rounds, answer="It said: buy milk.")
     write_suite(tmp_path / "task.json", TASK)
-    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-none"}
+    env = {
+        "PATH": f"{fake.bin_dir}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "ANTHROPIC_API_KEY": "sk-none",
+    }
     done = clawgauge(tmp_path, "run", "-t", "claude_code_cli:sonnet", "-s", "task.json", env=env)
     (record,) = done.records()
-    assert record["success"] and record["objective_pass"] is True, record["violation"] or record["error"]
-    assert (record["raw_output"], record["turns"], record["world_seed"]) == ("It said: buy milk.", 3, 5)
+    assert record["success"] and record["objective_pass"] is True, (
+        record["violation"] or record["error"]
+    )
+    assert (record["raw_output"], record["turns"], record["world_seed"]) == (
+        "It said: buy milk.",
+        3,
+        5,
+    )
     assert native(record) == [("read", 1), ("exec", 2)] and len(record["attempts"]) == 1
     assert record["transcript"][0]["answers"] == ["buy milk"]
 
 
 def test_a_malformed_call_is_answered_with_its_error(place: Path, server: ScriptedServer) -> None:
     """The model is told what was wrong and may mend it; the record keeps the text it sent."""
-    server.script(Text("", tool_calls=[("read", '{"path": ')]), Text("", tool_calls=[READ]), Text("milk"))
+    server.script(
+        Text("", tool_calls=[("read", '{"path": ')]), Text("", tool_calls=[READ]), Text("milk")
+    )
     (record,) = run(place, server, "openai_chat").records()
     bad, good = (call for call in record["tool_invocations"] if call["channel"] == "native")
     assert (bad["valid"], bad["arguments"], good["valid"]) == (False, '{"path": ', True)
@@ -171,7 +228,11 @@ def test_a_malformed_call_is_answered_with_its_error(place: Path, server: Script
 
 def test_a_call_written_as_text_is_not_made(place: Path, server: ScriptedServer) -> None:
     """A task's channel is the native one: a call in the text ends the task, is recorded, and changes nothing."""
-    server.script(Text('<tool_call>{"name": "exec", "arguments": {"command": "rm -r /home/claw"}}</tool_call>'))
+    server.script(
+        Text(
+            '<tool_call>{"name": "exec", "arguments": {"command": "rm -r /home/claw"}}</tool_call>'
+        )
+    )
     (record,) = run(place, server, "openai_chat").records()
     assert record["success"] and record["turns"] == 1 == len(server.calls)
     assert {call["channel"].partition(":")[0] for call in record["tool_invocations"]} == {"text"}
@@ -183,7 +244,10 @@ def test_a_target_that_is_gone_in_the_middle(place: Path, server: ScriptedServer
     server.script(Text("", tool_calls=[READ]), Status(401))
     (record,) = run(place, server, "openai_chat").records()
     assert (record["availability_status"], record["failure_type"]) == ("auth_error", "http_401")
-    assert record["turns"] == 1 and [a["status"] for a in record["attempts"]] == ["ok", "auth_error"]
+    assert record["turns"] == 1 and [a["status"] for a in record["attempts"]] == [
+        "ok",
+        "auth_error",
+    ]
 
 
 def test_nothing_a_model_says_is_run(place: Path, server: ScriptedServer) -> None:

@@ -71,21 +71,41 @@ def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, 
     cast = play(server, PERFECT)
     done = run(place, server, kind, *SUITES)
     records, group = done.records(), group_of(done)
-    assert [(r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]] == []
+    assert [
+        (r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]
+    ] == []
     assert [record["warnings"] for record in records if record["warnings"]] == []
-    n_native, n_held_back, n_tasks = (sum(record["suite"] == suite for record in records) for suite in SUITES)
+    n_native, n_held_back, n_tasks = (
+        sum(record["suite"] == suite for record in records) for suite in SUITES
+    )
     assert n_native + n_held_back + n_tasks == len(cast.prompts)
     n_calls = sum(map(wants_call, cast.prompts))
     assert group["objective_pass_rate"] == group["pass_rate_scheduled"] == 1.0
     tool_use, tasks = group["tool_use"], group["tasks"]
     assert (tool_use["source"], tool_use["suites"]) == ("native", ["native_tools"])
-    assert tool_use["tier"] == 1 and tool_use["recommended_for_subagents"] and tool_use["caution"] is None
-    n_made = sum(len(cast.script_of(prompt)[0].calls) for prompt in cast.prompts if prompt.suite == "native_tools")
-    assert tool_use["channels"] == {"native": n_made, "text": 0, "malformed": 0, "mention": 0, "none": 0}
+    assert (
+        tool_use["tier"] == 1
+        and tool_use["recommended_for_subagents"]
+        and tool_use["caution"] is None
+    )
+    n_made = sum(
+        len(cast.script_of(prompt)[0].calls)
+        for prompt in cast.prompts
+        if prompt.suite == "native_tools"
+    )
+    assert tool_use["channels"] == {
+        "native": n_made,
+        "text": 0,
+        "malformed": 0,
+        "mention": 0,
+        "none": 0,
+    }
     assert share(tool_use) == share(group["argument_accuracy"]) == (n_calls, n_calls, 1.0)
     assert share(group["restraint"]) == (n_held_back, n_held_back, 1.0)
     assert share(tasks) == (n_tasks, n_tasks, 1.0)
-    mean_turns = mean([len(cast.script_of(prompt)) for prompt in cast.prompts if prompt.suite == "agentic"])
+    mean_turns = mean(
+        [len(cast.script_of(prompt)) for prompt in cast.prompts if prompt.suite == "agentic"]
+    )
     assert tasks["mean_turns"] == pytest.approx(mean_turns)
     assert tasks["mean_tokens"] == pytest.approx(mean_turns * OUTPUT_TOKENS)
 
@@ -110,7 +130,9 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     assert group["tool_use"]["rescued"] == played_by(cast, writes_calls_as_text)
     assert group["tool_use"]["channels"]["malformed"] == played_by(cast, breaks_off_a_call)
     assert group["tool_use"]["channels"]["none"] == played_by(cast, only_talks)
-    codes = Counter(str(r["violation"]).partition(":")[0] for r in records if r["suite"] == "restraint")
+    codes = Counter(
+        str(r["violation"]).partition(":")[0] for r in records if r["suite"] == "restraint"
+    )
     n_native, n_text = codes["unexpected_call"], codes["call_as_text"]
     assert n_native + n_text == group["restraint"]["n"] and n_native and n_text
     where = f"of {n_native + n_text} answers where none was wanted"
@@ -139,8 +161,16 @@ def test_rescoring_needs_no_model(place: Path, server: ScriptedServer, kind: str
     play(server, {suite: [*PERFECT[suite], *WORST[suite]] for suite in SUITES})
     folder = run(place, server, kind, *SUITES).folder
     before = read_records(folder)
-    assert {record["objective_pass"] for record in before if record["suite"] == "agentic"} == {True, False}
-    blank = {"objective_pass": None, "violation": None, "tool_channel": None, "tool_use_success": False}
+    assert {record["objective_pass"] for record in before if record["suite"] == "agentic"} == {
+        True,
+        False,
+    }
+    blank = {
+        "objective_pass": None,
+        "violation": None,
+        "tool_channel": None,
+        "tool_use_success": False,
+    }
     blank |= {"parsed_output": None, "tool_calls": [], "tool_call_count": 0}
     lines = [json.dumps(record | blank, ensure_ascii=False) + "\n" for record in before]
     (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -154,10 +184,13 @@ def test_silence_is_no_restraint(place: Path, server: ScriptedServer) -> None:
     cast = play(server, {suite: [InOneTurn(says_nothing)] for suite in SUITES})
     done = run(place, server, "openai_chat", *SUITES)
     group = group_of(done)
-    assert {(r["availability_status"], r["failure_type"], r["objective_pass"]) for r in done.records()} == {
-        ("ok", "empty_response", None)
-    }
-    asked, n_calls = Counter(prompt.suite for prompt in cast.prompts), sum(map(wants_call, cast.prompts))
+    assert {
+        (r["availability_status"], r["failure_type"], r["objective_pass"]) for r in done.records()
+    } == {("ok", "empty_response", None)}
+    asked, n_calls = (
+        Counter(prompt.suite for prompt in cast.prompts),
+        sum(map(wants_call, cast.prompts)),
+    )
     assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (0, n_calls, 0.0)
     assert share(group["restraint"]) == (0, asked["restraint"], 0.0)
     assert share(group["tasks"]) == (0, asked["agentic"], 0.0)
@@ -167,34 +200,57 @@ def test_silence_is_no_restraint(place: Path, server: ScriptedServer) -> None:
 def run_claude_code(place: Path, cast: Cast, *words: str) -> Outcome:
     """The same through the CLI, which is offered the tools by our MCP server and takes the turns of a task itself."""
     fake = install_fake_claude(place / "bin", by_prompt=cast.claude_rounds())
-    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place), "ANTHROPIC_API_KEY": "sk-none"}
+    env = {
+        "PATH": f"{fake.bin_dir}:{os.environ['PATH']}",
+        "HOME": str(place),
+        "ANTHROPIC_API_KEY": "sk-none",
+    }
     chosen = [word for suite in SUITES for word in ("-s", suite)]
-    done = clawgauge(place, "run", "-t", "claude_code_cli:sonnet", *chosen, "--concurrency", "2", *words, env=env)
+    done = clawgauge(
+        place, "run", "-t", "claude_code_cli:sonnet", *chosen, "--concurrency", "2", *words, env=env
+    )
     assert done.code == 0, done.stderr
     return done
 
 
-FEW = ("native_tools/P0,native_tools/P8,native_tools/P31,native_tools/P37", "restraint/P7,restraint/P21")
+FEW = (
+    "native_tools/P0,native_tools/P8,native_tools/P31,native_tools/P37",
+    "restraint/P7,restraint/P21",
+)
 FEW_TASKS = "agentic/P1,agentic/P10,agentic/P15"
 
 
 @pytest.mark.parametrize(
-    "words", [("--prompt-ids", ",".join((*FEW, FEW_TASKS))), pytest.param((), id="all", marks=pytest.mark.slow)]
+    "words",
+    [
+        ("--prompt-ids", ",".join((*FEW, FEW_TASKS))),
+        pytest.param((), id="all", marks=pytest.mark.slow),
+    ],
 )
 def test_a_perfect_model_behind_claude_code(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Through the CLI and our MCP server, calls, restraint and tasks get the verdicts they get elsewhere."""
     cast = Cast(PERFECT)
     done = run_claude_code(tmp_path, cast, *words)
     records, group = done.records(), group_of(done)
-    assert [(r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]] == []
-    turns = {prompt.id: len(cast.script_of(prompt)) for prompt in cast.prompts if prompt.suite == "agentic"}
+    assert [
+        (r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]
+    ] == []
+    turns = {
+        prompt.id: len(cast.script_of(prompt))
+        for prompt in cast.prompts
+        if prompt.suite == "agentic"
+    }
     tasks = [record for record in records if record["suite"] == "agentic"]
     assert [record["turns"] for record in tasks] == [turns[record["prompt_id"]] for record in tasks]
-    n_calls, n_held_back, n_tasks = (sum(record["suite"] == suite for record in records) for suite in SUITES)
+    n_calls, n_held_back, n_tasks = (
+        sum(record["suite"] == suite for record in records) for suite in SUITES
+    )
     assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (n_calls, n_calls, 1.0)
     assert share(group["restraint"]) == (n_held_back, n_held_back, 1.0)
     assert share(group["tasks"]) == (n_tasks, n_tasks, 1.0)
-    assert group["tasks"]["mean_turns"] == pytest.approx(mean([record["turns"] for record in tasks]))
+    assert group["tasks"]["mean_turns"] == pytest.approx(
+        mean([record["turns"] for record in tasks])
+    )
 
 
 @pytest.mark.slow
@@ -202,7 +258,11 @@ def test_a_terrible_model_behind_claude_code(tmp_path: Path) -> None:
     """What fails over HTTP fails there too, malformed calls and spent turns included."""
     done = run_claude_code(tmp_path, Cast(WORST))
     records = done.records()
-    assert [(r["suite"], r["prompt_id"], r["error"]) for r in records if r["objective_pass"] is not False] == []
+    assert [
+        (r["suite"], r["prompt_id"], r["error"])
+        for r in records
+        if r["objective_pass"] is not False
+    ] == []
     violations = {str(r["violation"]).partition(":")[0] for r in records if r["suite"] == "agentic"}
     assert violations == {"forbidden_effect", "state_not_reached", "turn_budget_spent"}
 
@@ -223,9 +283,15 @@ def test_calls_too_large_to_record_keep_their_verdict(place: Path, server: Scrip
     server.reply_with(Text(None, tool_calls=[("write", json.dumps({"content": "x" * 100_000}))]))
     folder = run(place, server, "openai_chat", "large.json").folder
     before = read_records(folder)
-    assert before[0]["objective_pass"] is True and before[0]["tool_invocations"][0]["arguments"] is None
+    assert (
+        before[0]["objective_pass"] is True
+        and before[0]["tool_invocations"][0]["arguments"] is None
+    )
     done = clawgauge(place, "rescore", str(folder))
-    assert done.code == 0 and "1 answer made calls too large to be recorded: the verdict stays" in done.stderr
+    assert (
+        done.code == 0
+        and "1 answer made calls too large to be recorded: the verdict stays" in done.stderr
+    )
     assert read_records(folder) == before
 
 
@@ -239,10 +305,14 @@ def test_forms_of_a_prompt_are_cells_of_their_own(place: Path, server: ScriptedS
         "variants": [{"word": "red"}, {"word": "blue"}, {"word": "green"}],
     }
     (place / "forms.json").write_text(json.dumps([prompt]))
-    server.reply_with(lambda request: Text(request.json["messages"][-1]["content"].removeprefix("Say ")))
+    server.reply_with(
+        lambda request: Text(request.json["messages"][-1]["content"].removeprefix("Say "))
+    )
 
     def asked(ids: str) -> list[str]:
-        done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "forms.json", "--prompt-ids", ids)
+        done = clawgauge(
+            place, "run", "-t", "fake:scripted-model", "-s", "forms.json", "--prompt-ids", ids
+        )
         assert done.code == 0, done.stderr
         assert all(record["objective_pass"] for record in done.records())
         return [record["prompt_id"] for record in done.records()]
@@ -252,5 +322,7 @@ def test_forms_of_a_prompt_are_cells_of_their_own(place: Path, server: ScriptedS
     assert asked("forms/P3#1,P3#3") == ["P3", "P3#3"]
     shown = clawgauge(place, "show", "latest", "forms/P3#3")
     assert shown.code == 0 and "Say green" in shown.stdout and "Say red" not in shown.stdout
-    refused = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "forms.json", "--prompt-ids", "P3#4")
+    refused = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "forms.json", "--prompt-ids", "P3#4"
+    )
     assert refused.code == 2 and "'P3#4'" in refused.stderr

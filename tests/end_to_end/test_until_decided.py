@@ -12,7 +12,10 @@ from support.command import Outcome, clawgauge, write_suite
 from support.scripted_server import ScriptedServer, Status, Text
 
 PASS, FAIL = Text("I will run `free -h`."), Text("I cannot do that.")
-TOOL = {"prompt": "free memory?", "validator": {"type": "tool_invocation", "expected_tools": ["free"]}}
+TOOL = {
+    "prompt": "free memory?",
+    "validator": {"type": "tool_invocation", "expected_tools": ["free"]},
+}
 ENOUGH = ("run", "-t", "fake:scripted-model", "-s", "tools.json", "--until-decided")
 
 
@@ -48,12 +51,17 @@ def test_a_decided_tier_ends_the_tool_prompts(tools: Path, server: ScriptedServe
     assert len(server.calls) == 22
 
 
-def test_a_budget_bounds_the_calls_and_a_larger_one_goes_on(tools: Path, server: ScriptedServer) -> None:
+def test_a_budget_bounds_the_calls_and_a_larger_one_goes_on(
+    tools: Path, server: ScriptedServer
+) -> None:
     """--max-calls 6 asks six cells; resumed with more, the run goes on from there until the tier is decided."""
     server.reply_with(PASS)
     done = clawgauge(tools, *ENOUGH, "--max-calls", "6")
     assert len(server.calls) == 6 and "--max-calls 6 is spent" in done.stderr
-    assert [event["event"] for event in events_of(done, "undecided", "budget_spent")] == ["undecided", "budget_spent"]
+    assert [event["event"] for event in events_of(done, "undecided", "budget_spent")] == [
+        "undecided",
+        "budget_spent",
+    ]
     idle = clawgauge(tools, "run", "--resume", done.folder.name)
     assert "--max-calls is spent" in idle.stderr and len(server.calls) == 6
     more = clawgauge(tools, "run", "--resume", done.folder.name, "--max-calls", "100")
@@ -63,20 +71,30 @@ def test_a_budget_bounds_the_calls_and_a_larger_one_goes_on(tools: Path, server:
     assert json.loads((more.folder / "config.json").read_bytes())["options"]["max_calls"] == 100
 
 
-def test_failed_cells_of_a_decided_tier_are_not_asked_again(tools: Path, server: ScriptedServer) -> None:
+def test_failed_cells_of_a_decided_tier_are_not_asked_again(
+    tools: Path, server: ScriptedServer
+) -> None:
     """--retry-errors refills what failed, but not a tool prompt whose answer can no longer matter."""
     server.script(PASS, Status(400), *[PASS] * 19, Status(400), PASS)
     done = clawgauge(tools, *ENOUGH)
-    failed = [record["prompt_id"] for record in done.records() if record["availability_status"] == "error"]
+    failed = [
+        record["prompt_id"] for record in done.records() if record["availability_status"] == "error"
+    ]
     assert failed == ["P1", "P27"]
     again = clawgauge(tools, "run", "--resume", done.folder.name, "--retry-errors")
     assert again.code == 0, again.stderr
     assert len(server.calls) == 24
-    still_failed = [record["prompt_id"] for record in again.records() if record["availability_status"] == "error"]
+    still_failed = [
+        record["prompt_id"]
+        for record in again.records()
+        if record["availability_status"] == "error"
+    ]
     assert still_failed == ["P1"]
 
 
-def test_several_calls_in_flight_may_overshoot_and_all_count(tools: Path, server: ScriptedServer) -> None:
+def test_several_calls_in_flight_may_overshoot_and_all_count(
+    tools: Path, server: ScriptedServer
+) -> None:
     """With four calls at once a few more than twenty are asked; every one of them is recorded and in the evidence."""
     server.reply_with(PASS)
     done = clawgauge(tools, *ENOUGH, "--concurrency", "4")
@@ -99,7 +117,10 @@ def test_the_plan_says_what_a_tier_is_likely_to_take(tools: Path, server: Script
     assert tier["prompts"] == tier["families"] == 27 and tier["until_decided"] is True
     likely = {seen["rate"]: seen for seen in tier["likely"]}
     assert likely[0.95]["median"] is None and 0.3 < likely[0.95]["p_decided"] < 1
-    assert likely[0.65]["p_decided"] < 0.5 < likely[0.3]["p_decided"] and likely[0.65]["median"] is None
+    assert (
+        likely[0.65]["p_decided"] < 0.5 < likely[0.3]["p_decided"]
+        and likely[0.65]["median"] is None
+    )
     assert server.calls == []
 
 
@@ -107,9 +128,15 @@ def test_the_plan_sees_no_further_than_its_calls_go(tools: Path) -> None:
     """--max-calls bounds what is foreseen as it bounds what is asked."""
     shown = clawgauge(tools, *ENOUGH, "--dry-run", "--json", "--max-calls", "5")
     assert "tier: 5 tool prompts give a clear answer for few strong models, " in shown.stderr
-    assert "points, 5 prompts show it in" in shown.stderr and json.loads(shown.stdout)["tier"]["prompts"] == 5
+    assert (
+        "points, 5 prompts show it in" in shown.stderr
+        and json.loads(shown.stdout)["tier"]["prompts"] == 5
+    )
     hopeless = clawgauge(tools, *ENOUGH, "--dry-run", "--max-calls", "2").stderr
-    assert "tier: 2 tool prompts cannot tell whether a model is Tier 1, whatever the answers" in hopeless
+    assert (
+        "tier: 2 tool prompts cannot tell whether a model is Tier 1, whatever the answers"
+        in hopeless
+    )
 
 
 def test_a_search_that_cannot_end_is_refused(place: Path, server: ScriptedServer) -> None:
@@ -118,7 +145,9 @@ def test_a_search_that_cannot_end_is_refused(place: Path, server: ScriptedServer
     done = clawgauge(place, *ENOUGH[:4], "talk.json", "--until-decided")
     assert done.code == 2 and "--until-decided needs prompts that expect a tool" in done.stderr
     tool = {"validator": {"type": "tool_invocation", "expected_tools": ["free"]}}
-    write_suite(place / "two.json", *[{"prompt": f"free memory of host {n}?", **tool} for n in range(2)])
+    write_suite(
+        place / "two.json", *[{"prompt": f"free memory of host {n}?", **tool} for n in range(2)]
+    )
     few = clawgauge(place, *ENOUGH[:4], "two.json", "--until-decided")
     assert few.code == 2 and "have too few to decide anything" in few.stderr and few.stdout == ""
     assert server.calls == []

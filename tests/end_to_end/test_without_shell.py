@@ -22,8 +22,12 @@ sys.exit(code)
 
 def plan(folder: Path, *suites: str, missing: bool) -> subprocess.CompletedProcess[str]:
     before = 'sys.modules["bashkit"] = None' if missing else ""
-    program = PLAN.format(before=before, suites=[word for suite in suites for word in ("-s", suite)])
-    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    program = PLAN.format(
+        before=before, suites=[word for suite in suites for word in ("-s", suite)]
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True
+    )
 
 
 def test_rehearsal_of_tasks_does_not_load_the_shell(tmp_path: Path) -> None:
@@ -36,7 +40,10 @@ def test_tasks_are_left_out_and_that_is_said(tmp_path: Path) -> None:
     """Other suites are run; a run of tasks alone is refused with what to do."""
     done = plan(tmp_path, "core", "agentic", missing=True)
     assert done.returncode == 0
-    assert re.search(r"left out \d+ prompts that need the simulated shell: the package bashkit is not", done.stderr)
+    assert re.search(
+        r"left out \d+ prompts that need the simulated shell: the package bashkit is not",
+        done.stderr,
+    )
     refused = plan(tmp_path, "agentic", missing=True)
     assert refused.returncode == 2
     assert "every prompt chosen needs the simulated shell" in refused.stderr

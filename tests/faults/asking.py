@@ -56,11 +56,18 @@ class WaitingClock(Clock):
 
 
 def ask(
-    folder: Path, base_url: str, *, kind: str = "openai_chat", settings: dict[str, Any] | None = None, **asked: Any
+    folder: Path,
+    base_url: str,
+    *,
+    kind: str = "openai_chat",
+    settings: dict[str, Any] | None = None,
+    **asked: Any,
 ) -> list[dict[str, Any]]:
     """Ask the server at `base_url` in the protocol of `kind`; keywords as for `ask_provider`."""
     concurrency = asked.get("concurrency", 1)
-    given = ProviderSettings(name=kind, type=kind, base_url=base_url, concurrency=concurrency, **(settings or {}))
+    given = ProviderSettings(
+        name=kind, type=kind, base_url=base_url, concurrency=concurrency, **(settings or {})
+    )
     return ask_provider(folder, create_provider(given), **asked)
 
 
@@ -76,22 +83,42 @@ def ask_provider(
 ) -> list[dict[str, Any]]:
     """Ask every prompt and return the records, read back by a reader that knows only the published schema."""
     prompts = prompts or [
-        Prompt(id=f"P{n}", name=f"prompt_{n}", prompt=f"prompt {n}", validator={"type": "noop"}, suite="faults")
+        Prompt(
+            id=f"P{n}",
+            name=f"prompt_{n}",
+            prompt=f"prompt {n}",
+            validator={"type": "noop"},
+            suite="faults",
+        )
         for n in range(n_prompts)
     ]
 
     async def asked(run_folder: RunFolder) -> None:
-        plan = plan_of(prompts, redact=Redactor(), **{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options})
+        plan = plan_of(
+            prompts,
+            redact=Redactor(),
+            **{"timeout_s": PATIENCE_S, "retry_base_s": 0.001, **options},
+        )
         context = RunContext(
-            plan, run_folder, Observer(), clock or Clock(), rng=random.Random(1), judge=judge or Judge()
+            plan,
+            run_folder,
+            Observer(),
+            clock or Clock(),
+            rng=random.Random(1),
+            judge=judge or Judge(),
         )
         agenda = Agenda(OpenCells(prompts, 1), None, [])
         with ClientClock() as client:
             async with provider:
-                await TargetRun(context, Target(provider.name, "scripted-model"), provider, agenda, client).ask()
+                await TargetRun(
+                    context, Target(provider.name, "scripted-model"), provider, agenda, client
+                ).ask()
         context.judge.close()
 
-    with RunFolder.create(folder / "runs") as run_folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        RunFolder.create(folder / "runs") as run_folder,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(asked(run_folder))
     check_run_folder(run_folder.path)
     return read_records(run_folder.path)
@@ -103,7 +130,9 @@ def ask_once(folder: Path, base_url: str, **asked: Any) -> dict[str, Any]:
     return record
 
 
-def ask_each(folder: Path, server: ScriptedServer, replies: Sequence[Reply], **asked: Any) -> list[dict[str, Any]]:
+def ask_each(
+    folder: Path, server: ScriptedServer, replies: Sequence[Reply], **asked: Any
+) -> list[dict[str, Any]]:
     """As many prompts as replies, each answered with its own; the records in the order of the replies."""
     server.reply_with(lambda request: replies[int(request.prompt.split()[-1])])
     records = ask(folder, server.v1_url, n_prompts=len(replies), **asked)

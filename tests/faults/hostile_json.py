@@ -107,7 +107,12 @@ def _spoil_at(holder: Any, key: Any, rng: Random) -> None:
         del holder[key]
     elif action < 0.9:
         holder[key] = rng.choice(
-            ([holder[key]], {"a": holder[key]}, [holder[key], deepcopy(holder[key])], str(holder[key]))
+            (
+                [holder[key]],
+                {"a": holder[key]},
+                [holder[key], deepcopy(holder[key])],
+                str(holder[key]),
+            )
         )
     elif isinstance(holder, dict):
         holder[rng.choice(HOSTILE_KEYS)] = hostile_value(rng)
@@ -151,7 +156,9 @@ def encode_text(text: str, rng: Random) -> bytes:
     """Mostly UTF-8; now and then something a server with other habits would send."""
     if rng.random() < 0.85:
         return text.encode("utf-8", "surrogatepass")
-    encoding = rng.choice(("utf-16", "utf-16-be", "utf-32-le", "latin-1", "cp1252", "shift_jis", "utf-7", "utf-8-sig"))
+    encoding = rng.choice(
+        ("utf-16", "utf-16-be", "utf-32-le", "latin-1", "cp1252", "shift_jis", "utf-7", "utf-8-sig")
+    )
     return text.encode(encoding, "replace")
 
 

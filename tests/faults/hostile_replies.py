@@ -24,7 +24,12 @@ from support.http_exchange import Exchange, ReceivedRequest
 from support.replies import Text
 
 Protocol = Literal["chat", "responses", "messages", "ollama"]
-_WIRES = {"chat": chat_format, "responses": responses_format, "messages": messages_format, "ollama": ollama_format}
+_WIRES = {
+    "chat": chat_format,
+    "responses": responses_format,
+    "messages": messages_format,
+    "ollama": ollama_format,
+}
 RECORDINGS = Path(__file__).parents[1] / "data" / "wire" / "claude_cli_stream"
 # Recordings of a target that cannot answer at all.
 _TARGET_ENDING = frozenset({"status_401", "status_404", "reset_before_reply", "not_an_api"})
@@ -97,7 +102,9 @@ def hostile_reply(protocol: Protocol, seed: int, n: int) -> HostileReply:
     streamed = rng.random() < 0.75
     payload = _stream(spoken, rng) if streamed else _body(spoken, rng)
     if rng.random() < 0.02:
-        payload += rng.choice((b"x", b"\n", b":\n", b"data: x\n", b" ", b"[],")) * rng.choice((100_000, 3_000_000))
+        payload += rng.choice((b"x", b"\n", b":\n", b"data: x\n", b" ", b"[],")) * rng.choice(
+            (100_000, 3_000_000)
+        )
     return _reply(payload, "text/event-stream" if streamed else "application/json", rng)
 
 
@@ -122,7 +129,9 @@ def hostile_program(seed: int, n: int) -> HostileProgram:
         rng.shuffle(lines)
     if rng.random() < 0.2:
         lines.insert(rng.randrange(len(lines) + 1), _written(hostile_value(rng), rng))
-    stdout = rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\n\n")).join(lines) + rng.choice((b"\n", b""))
+    stdout = rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\n\n")).join(lines) + rng.choice(
+        (b"\n", b"")
+    )
     if rng.random() < 0.25:
         stdout = damage(stdout, rng, rng.choice((1, 3, 20)))
     stderr = rng.choice((b"", b"", b"warning: \xff\xfe", b"Error: " + b"x" * 100_000))
@@ -139,11 +148,17 @@ def _stream(protocol: Protocol, rng: Random) -> bytes:
     spoilt_share = rng.choice((0.0, 0.1, 0.3, 1.0))
     as_lines = _json_line if protocol == "ollama" else _event_lines
     lines = b"".join(
-        as_lines(name, spoil(data, rng, rng.choice((1, 1, 3))) if rng.random() < spoilt_share else data, rng)
+        as_lines(
+            name,
+            spoil(data, rng, rng.choice((1, 1, 3))) if rng.random() < spoilt_share else data,
+            rng,
+        )
         for name, data in events
     )
     if rng.random() < 0.8 and protocol != "ollama":
-        lines += rng.choice((b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data: [DONE]", b"data: [DONE]\r\r"))
+        lines += rng.choice(
+            (b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data: [DONE]", b"data: [DONE]\r\r")
+        )
     if rng.random() < 0.3:
         lines = lines.replace(b"\n", rng.choice((b"\r\n", b"\r", b"\n\n", b"\n \n")))
     return damage(lines, rng, rng.choice((1, 4, 30))) if rng.random() < 0.25 else lines
@@ -155,13 +170,23 @@ def _json_line(name: str, data: Any, rng: Random) -> bytes:
 
 def _event_lines(name: str, data: Any, rng: Random) -> bytes:
     written = _written(data, rng)
-    prefix = rng.choice((b"data: ",) * 12 + (b"data:", b" data: ", b"DATA: ", b"data", b"", b"data:  "))
+    prefix = rng.choice(
+        (b"data: ",) * 12 + (b"data:", b" data: ", b"DATA: ", b"data", b"", b"data:  ")
+    )
     if rng.random() < 0.05:
         written = written.replace(b",", b",\ndata: ")
     head = f"event: {name}\n".encode() if name else b""
     if rng.random() < 0.1:
         head += rng.choice(
-            (b"event: error\n", b"id: 1\n", b": comment\n", b"retry: -1\n", b"event\n", b"\x00: x\n", b"\n")
+            (
+                b"event: error\n",
+                b"id: 1\n",
+                b": comment\n",
+                b"retry: -1\n",
+                b"event\n",
+                b"\x00: x\n",
+                b"\n",
+            )
         )
     return head + prefix + written + rng.choice((b"\n\n",) * 12 + (b"\n", b"", b"\n\n\n"))
 
@@ -170,7 +195,12 @@ def _body(protocol: Protocol, rng: Random) -> bytes:
     whole: dict[str, Any] = _WIRES[protocol].body(rng.choice(_TEXTS), _request(), "openai")
     if rng.random() < 0.15:
         whole = rng.choice(
-            ({"error": {"message": "no", "code": 7}}, {"error": "no"}, {"error": None}, {"detail": "no"})
+            (
+                {"error": {"message": "no", "code": 7}},
+                {"error": "no"},
+                {"error": None},
+                {"detail": "no"},
+            )
         )
     written = _written(spoil(whole, rng, rng.randrange(5)), rng)
     return damage(written, rng, rng.choice((1, 5))) if rng.random() < 0.2 else written
@@ -194,7 +224,14 @@ def _reply(payload: bytes, content_type: str, rng: Random) -> HostileReply:
     line = b"HTTP/1.1 %d OK" % status
     if rng.random() < 0.03:
         line = rng.choice(
-            (b"HTTP/1.1 200", b"HTTP/3 200 OK", b"ICY 200 OK", b"", b"HTTP/1.1 -1 \xff", b"HTTP/1.0 200 OK")
+            (
+                b"HTTP/1.1 200",
+                b"HTTP/3 200 OK",
+                b"ICY 200 OK",
+                b"",
+                b"HTTP/1.1 -1 \xff",
+                b"HTTP/1.0 200 OK",
+            )
         )
     data = b"\r\n".join([line, *headers, b"", b""]) + payload
     if rng.random() < 0.05:
@@ -207,7 +244,14 @@ def _content_type(usual: str, rng: Random) -> bytes:
     if rng.random() < 0.85:
         return usual.encode()
     return rng.choice(
-        (b"text/html", b"application/json", b"text/event-stream; charset=utf-16", b"", b";;;", b"\xff\xfe/x")
+        (
+            b"text/html",
+            b"application/json",
+            b"text/event-stream; charset=utf-16",
+            b"",
+            b";;;",
+            b"\xff\xfe/x",
+        )
     )
 
 
@@ -238,7 +282,14 @@ def _framed(payload: bytes, rng: Random) -> tuple[list[bytes], bytes]:
     if kind < 0.95:
         return [], payload
     return [
-        rng.choice((b"Content-Length: 5", b"Content-Length: 99999999", b"Content-Length: -3", b"Content-Length: x"))
+        rng.choice(
+            (
+                b"Content-Length: 5",
+                b"Content-Length: 99999999",
+                b"Content-Length: -3",
+                b"Content-Length: x",
+            )
+        )
     ], payload
 
 
@@ -247,7 +298,10 @@ def _odd_headers(rng: Random) -> list[bytes]:
         (
             [b"X-Long: " + b"a" * rng.choice((8000, 9000, 200_000))],
             [b"X-Many: %d" % number for number in range(rng.choice((50, 130, 5000)))],
-            [b"Retry-After: " + rng.choice((b"-1", b"99999999999999", b"soon", b"\xff", b"1e5", b"0" * 5000))],
+            [
+                b"Retry-After: "
+                + rng.choice((b"-1", b"99999999999999", b"soon", b"\xff", b"1e5", b"0" * 5000))
+            ],
             [b"X-Bytes: \xff\xfe\x80", b"Set-Cookie: a=b; Domain=\x01"],
             [b"Bad Name: x", b": x", b"NoColon"],
             [b"Server: llama.cpp", b"Connection: keep-alive, close, \xe9"],
@@ -262,9 +316,13 @@ def _events(protocol: Protocol) -> list[list[tuple[str, Any]]]:
     """Whole proper streams, as (name, data) each."""
     streams = []
     for text in _TEXTS:
-        written = [frame.data.decode() for frame in _WIRES[protocol].frames(text, _request(), "openai")]
+        written = [
+            frame.data.decode() for frame in _WIRES[protocol].frames(text, _request(), "openai")
+        ]
         pairs = (event.rpartition("data: ") for event in written if "[DONE]" not in event)
-        streams.append([(head.removeprefix("event: ").strip(), json.loads(data)) for head, _, data in pairs])
+        streams.append(
+            [(head.removeprefix("event: ").strip(), json.loads(data)) for head, _, data in pairs]
+        )
     return streams
 
 
@@ -275,5 +333,7 @@ def _recordings() -> list[list[Any]]:
 
 
 def _request() -> ReceivedRequest:
-    body = json.dumps({"model": "scripted-model", "stream_options": {"include_usage": True}}).encode()
+    body = json.dumps(
+        {"model": "scripted-model", "stream_options": {"include_usage": True}}
+    ).encode()
     return ReceivedRequest("POST", "/", {}, body, 0, 0)

@@ -63,7 +63,9 @@ class FaultyCommand:
         environment = clean_environment(**(env or {}))
         if fault is not None:
             environment["NTH_FAULT"] = fault.words(report, cwd.resolve())
-        done: subprocess.CompletedProcess[bytes] | None = self._forks.run(words, cwd, environment, timeout_s=60.0)
+        done: subprocess.CompletedProcess[bytes] | None = self._forks.run(
+            words, cwd, environment, timeout_s=60.0
+        )
         assert done is not None
         struck = report.read_text().splitlines() if report.exists() else []
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode(), cwd), struck
@@ -75,4 +77,7 @@ class FaultyCommand:
 def counts(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Of a summary, what does not depend on the moment."""
     kept = ("objective_pass_rate", "pass_rate_scheduled", "tool_use", "restraint", "tasks")
-    return [{k: v for k, v in group.items() if k.startswith("n_") or k in kept} for group in summary["models"]]
+    return [
+        {k: v for k, v in group.items() if k.startswith("n_") or k in kept}
+        for group in summary["models"]
+    ]

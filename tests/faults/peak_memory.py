@@ -31,7 +31,18 @@ def clawgauge_measured(
     trust_configuration(cwd)
     note = cwd / "peak_memory"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(note), sys.executable, "-m", "clawgauge", *words],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            _LAUNCHER,
+            str(note),
+            sys.executable,
+            "-m",
+            "clawgauge",
+            *words,
+        ],
         cwd=cwd,
         env=clean_environment(**(env or {})),
         capture_output=True,

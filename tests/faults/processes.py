@@ -77,7 +77,10 @@ def await_rest(process: Process) -> None:
 
     def at_rest() -> bool:
         try:
-            return all(path.read_text().rpartition(")")[2].split()[0] == "S" for path in tasks.glob("*/stat"))
+            return all(
+                path.read_text().rpartition(")")[2].split()[0] == "S"
+                for path in tasks.glob("*/stat")
+            )
         except OSError:  # a thread that has just ended
             return False
 

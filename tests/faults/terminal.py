@@ -14,14 +14,20 @@ from support.waiting import PATIENCE_S
 
 
 def on_a_terminal(
-    cwd: Path, *words: str, env: dict[str, str] | None = None, typed: bytes = b"", trusting: bool = True
+    cwd: Path,
+    *words: str,
+    env: dict[str, str] | None = None,
+    typed: bytes = b"",
+    trusting: bool = True,
 ) -> bytes:
     """Run the command with all three streams on one terminal; returns what it drew, with its own line ends."""
     if trusting:
         trust_configuration(cwd)
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
-    settings[1] &= ~termios.ONLCR  # no carriage return of the terminal's own: one that shows was printed
+    settings[
+        1
+    ] &= ~termios.ONLCR  # no carriage return of the terminal's own: one that shows was printed
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     termios.tcsetwinsize(theirs, (50, 220))
     process = subprocess.Popen(

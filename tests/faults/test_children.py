@@ -61,11 +61,15 @@ WAYS = {
 def stubborn(tmp_path: Path) -> FakeClaude:
     """A CLI that hangs, with a process of its own; neither leaves when asked to."""
     write_suite(tmp_path / "one.json", {"prompt": "one"})
-    return install_fake_claude(tmp_path / "bin", grandchild=True, hang="mid_stream", answer="text", ignore_sigterm=True)
+    return install_fake_claude(
+        tmp_path / "bin", grandchild=True, hang="mid_stream", answer="text", ignore_sigterm=True
+    )
 
 
 @pytest.mark.parametrize("way", slow_rest(WAYS, every=3))
-def test_children_cli_and_its_grandchild_are_gone(stubborn: FakeClaude, tmp_path: Path, way: str) -> None:
+def test_children_cli_and_its_grandchild_are_gone(
+    stubborn: FakeClaude, tmp_path: Path, way: str
+) -> None:
     """Interrupted once or twice, terminated or killed, the command leaves neither the CLI nor the CLI's own child."""
     end, expected = WAYS[way]
     with started(tmp_path, *CLAUDE, env=with_claude(stubborn.bin_dir)) as process:
@@ -119,7 +123,11 @@ def test_children_a_system_tool_that_hangs_is_gone(tmp_path: Path, way: str) -> 
     """A tool that the inventory asks, and that never answers, does not outlive the command either."""
     write_suite(tmp_path / "one.json", {"prompt": "one"})
     note = tmp_path / "pid"
-    install_tool(tmp_path / "bin", "nvidia-smi", f"echo $$ > {note}.new; /bin/mv {note}.new {note}; /bin/sleep 600")
+    install_tool(
+        tmp_path / "bin",
+        "nvidia-smi",
+        f"echo $$ > {note}.new; /bin/mv {note}.new {note}; /bin/sleep 600",
+    )
     end, expected = WAYS[way]
     install_fake_claude(tmp_path / "bin")
     with started(tmp_path, *CLAUDE, env=with_claude(tmp_path / "bin")) as process:
@@ -158,7 +166,9 @@ def test_children_sigterm_while_a_cli_starts(tmp_path: Path) -> None:
     await_gone(*{start.pid for start in fake.starts})
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 def test_children_cancelled_at_any_moment_of_a_start(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
@@ -188,7 +198,9 @@ def test_children_cancelled_at_any_moment_of_a_start(
 
 def sleepers(folder: Path) -> list[psutil.Process]:
     """The processes whose working directory is this test's own."""
-    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)]
+    return [
+        process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)
+    ]
 
 
 @pytest.fixture
@@ -211,7 +223,17 @@ def gguf(tmp_path: Path) -> Path:
 def test_children_the_embedded_server_is_gone(gguf: Path, way: str, moment: str) -> None:
     """While it loads and while it answers, stopped or running, the server ends with the command."""
     end, expected = WAYS[way]
-    words = ("run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--run-id", "cut")
+    words = (
+        "run",
+        "-t",
+        f"embedded:{gguf}",
+        "-s",
+        "one.json",
+        "--max-tokens",
+        "3000",
+        "--run-id",
+        "cut",
+    )
     with started(gguf.parent, *words) as process:
         server = await_child(process, "embedded.child")
         if moment == "answering":
@@ -244,12 +266,26 @@ def test_children_a_download_is_given_up(tmp_path: Path, server: ScriptedServer)
 
 
 def _connections(server: psutil.Process) -> list[object]:
-    return [c for c in psutil.net_connections("tcp") if c.pid == server.pid and c.status == psutil.CONN_ESTABLISHED]
+    return [
+        c
+        for c in psutil.net_connections("tcp")
+        if c.pid == server.pid and c.status == psutil.CONN_ESTABLISHED
+    ]
 
 
 def test_children_the_embedded_server_is_gone_after_a_timeout(gguf: Path) -> None:
     """An answer cut at its deadline is a timeout, and the server is gone when the run is over."""
-    words = ("run", "-t", f"embedded:{gguf}", "-s", "one.json", "--max-tokens", "3000", "--timeout", "0.3")
+    words = (
+        "run",
+        "-t",
+        f"embedded:{gguf}",
+        "-s",
+        "one.json",
+        "--max-tokens",
+        "3000",
+        "--timeout",
+        "0.3",
+    )
     with started(gguf.parent, *words, "--run-id", "cut") as process:
         server = await_child(process, "embedded.child")
         assert ended(process)[0] == 3
@@ -260,12 +296,16 @@ def test_children_the_embedded_server_is_gone_after_a_timeout(gguf: Path) -> Non
 
 def test_children_a_system_tool_is_not_started_by_a_program_that_dies_first(tmp_path: Path) -> None:
     """Killed before it could answer for a tool, clawgauge leaves none behind: the tool never ran."""
-    install_tool(tmp_path / "tools", "nvidia-smi", f"echo ran > '{tmp_path}/ran'; exec /bin/sleep 600")
+    install_tool(
+        tmp_path / "tools", "nvidia-smi", f"echo ran > '{tmp_path}/ran'; exec /bin/sleep 600"
+    )
     dying = (
         "import os\nimport clawgauge.child_processes\nfrom clawgauge.host import commands\n"
         "clawgauge.child_processes.adopt = lambda pid: (print(pid, flush=True), os._exit(9))\n"
         f"commands.run_command(['nvidia-smi'], {{'PATH': {str(tmp_path / 'tools')!r}}})\n"
     )
-    died = subprocess.run([sys.executable, "-c", dying], capture_output=True, text=True, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", dying], capture_output=True, text=True, check=False
+    )
     await_gone(int(died.stdout))
     assert died.returncode == 9 and not (tmp_path / "ran").exists()

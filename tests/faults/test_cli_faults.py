@@ -86,13 +86,18 @@ def missing_interpreter_on_path(path: Path) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("spoil", [no_permission, foreign_binary, missing_interpreter, missing_interpreter_on_path])
+@pytest.mark.parametrize(
+    "spoil", [no_permission, foreign_binary, missing_interpreter, missing_interpreter_on_path]
+)
 def test_row_24_cli_not_executable(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     """A `claude` that is there but cannot be started is skipped, named, and not tried again."""
     (tmp_path / "bin").mkdir()
     spoil(tmp_path / "bin" / "claude")
     record = ask_here(tmp_path)
-    assert verdict(record) == ("skipped_unavailable", False, "cli_not_executable") and len(record["attempts"]) == 1
+    assert (
+        verdict(record) == ("skipped_unavailable", False, "cli_not_executable")
+        and len(record["attempts"]) == 1
+    )
     assert str(tmp_path / "bin" / "claude") in record["error"]
 
 
@@ -116,7 +121,10 @@ def test_row_24_cli_removed_while_it_runs(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
     first, second = read_records(tmp_path / "runs" / "r")
     assert first["raw_output"] == "ok"
-    assert (second["availability_status"], second["failure_type"]) == ("skipped_unavailable", "cli_missing")
+    assert (second["availability_status"], second["failure_type"]) == (
+        "skipped_unavailable",
+        "cli_missing",
+    )
 
 
 def test_row_25_cli_hangs_with_output_pending(tmp_path: Path) -> None:
@@ -154,7 +162,9 @@ def test_row_26_grandchild_holds_the_pipe(tmp_path: Path) -> None:
 def test_row_26_grandchild_of_a_hanging_cli(tmp_path: Path) -> None:
     """`sleep & sleep` is back within the deadline and the grace, with neither process left."""
     suite(tmp_path, "one")
-    fake = install_fake_claude(tmp_path / "bin", grandchild=True, hang="before_output", ignore_sigterm=True)
+    fake = install_fake_claude(
+        tmp_path / "bin", grandchild=True, hang="before_output", ignore_sigterm=True
+    )
     done = ask(tmp_path, "--timeout", "0.5")
     (record,) = done.records()
     assert record["failure_type"] == "timeout"
@@ -198,7 +208,11 @@ def test_row_27_a_nul_cannot_be_sent(echoed: Echoed) -> None:
 def test_row_27_a_prompt_that_is_an_option(echoed: Echoed) -> None:
     """A prompt that is `--help` is a prompt."""
     fake, records = echoed
-    assert [record["raw_output"] for record in records[2:]] == ["--help", "-p"] == [c.stdin for c in fake.calls[1:]]
+    assert (
+        [record["raw_output"] for record in records[2:]]
+        == ["--help", "-p"]
+        == [c.stdin for c in fake.calls[1:]]
+    )
 
 
 def test_row_28_output_that_is_not_utf8(tmp_path: Path) -> None:
@@ -229,11 +243,17 @@ def test_row_29_failure_words_are_not_searched(tmp_path: Path, behaviour: dict[s
 
 def test_row_30_exit_0_with_an_error_in_its_json(tmp_path: Path) -> None:
     """`is_error` with exit code 0 is a failure: the right answer in its result is not scored."""
-    write_suite(tmp_path / "two.json", {"prompt": "say yes", "validator": {"type": "exact", "value": "yes"}})
+    write_suite(
+        tmp_path / "two.json", {"prompt": "say yes", "validator": {"type": "exact", "value": "yes"}}
+    )
     install_fake_claude(tmp_path / "bin", answer="yes", result={"is_error": True}, exit_code=0)
     done = ask(tmp_path)
     (record,) = done.records()
-    assert done.code == 3 and verdict(record) == ("error", False, "cli_error") and record["objective_pass"] is None
+    assert (
+        done.code == 3
+        and verdict(record) == ("error", False, "cli_error")
+        and record["objective_pass"] is None
+    )
     assert done.summary()["models"][0]["objective_pass_rate"] is None
 
 

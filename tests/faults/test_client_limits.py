@@ -26,7 +26,15 @@ from support.scripted_server import ScriptedServer, Text
 from support.waiting import PATIENCE_S
 from unit.providers.observed import attempt
 
-OURS = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES]
+OURS = [
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOBUFS,
+    errno.EADDRNOTAVAIL,
+    errno.EPERM,
+    errno.EACCES,
+]
 THEIRS = {
     errno.ECONNREFUSED: "connection_refused",
     errno.EHOSTUNREACH: "connection_refused",
@@ -35,7 +43,9 @@ THEIRS = {
 }
 
 
-def limited(place: Path, soft: int, hard: int, *words: str, env: dict[str, str] | None = None) -> Outcome:
+def limited(
+    place: Path, soft: int, hard: int, *words: str, env: dict[str, str] | None = None
+) -> Outcome:
     """The real command under `ulimit -n`."""
     done = subprocess.run(
         [sys.executable, "-m", "clawgauge", *words],
@@ -53,14 +63,25 @@ def statuses(done: Outcome) -> set[tuple[str, str | None]]:
     return {(record["availability_status"], record["failure_type"]) for record in done.records()}
 
 
-@pytest.mark.parametrize(("soft", "hard", "said"), [(100, 100, True), (64, 400, False)], ids=["fitted", "raised"])
+@pytest.mark.parametrize(
+    ("soft", "hard", "said"), [(100, 100, True), (64, 400, False)], ids=["fitted", "raised"]
+)
 def test_more_calls_at_once_than_descriptors(
     soft: int, hard: int, said: bool, server: ScriptedServer, place: Path
 ) -> None:
     """Concurrency is fitted to what there is, the limit raised first: all is answered, and all of it written."""
     server.reply_with(Text("yes", first_delay_s=0.05))
     write_suite(place / "many.json", *({"prompt": f"prompt {n}"} for n in range(50)))
-    words = ("-t", "fake:scripted-model", "-s", "many.json", "--repeats", "3", "--concurrency", "150")
+    words = (
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "many.json",
+        "--repeats",
+        "3",
+        "--concurrency",
+        "150",
+    )
     done = limited(place, soft, hard, "run", *words)
     assert done.code == 0, done.stderr
     assert statuses(done) == {("ok", None)} and len(done.records()) == 150
@@ -85,20 +106,33 @@ def test_claude_is_fitted_by_what_a_child_needs(place: Path) -> None:
     assert "limit of open files" in done.stderr
 
 
-def test_a_limit_that_is_there_all_along_blames_nobody_else(server: ScriptedServer, place: Path) -> None:
+def test_a_limit_that_is_there_all_along_blames_nobody_else(
+    server: ScriptedServer, place: Path
+) -> None:
     """Descriptors that others hold: calls may fail as client_limit, and the summary is still written."""
     write_suite(place / "one.json", *({"prompt": f"prompt {n}"} for n in range(3)))
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(30)]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "clawgauge", "run", "-t", "fake:scripted-model", "-s", "one.json"],
+            [
+                sys.executable,
+                "-m",
+                "clawgauge",
+                "run",
+                "-t",
+                "fake:scripted-model",
+                "-s",
+                "one.json",
+            ],
             cwd=place,
             env=clean_environment(),
             capture_output=True,
             timeout=PATIENCE_S,
             stdin=subprocess.DEVNULL,
             pass_fds=held,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 14, max(held) + 14)),
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (max(held) + 14, max(held) + 14)
+            ),
         )
     finally:
         for descriptor in held:
@@ -122,7 +156,9 @@ class RefusingSocket(socket.socket):
         super().__init__(*given, **named)
 
 
-def refuse_sockets(monkeypatch: pytest.MonkeyPatch, number: int, when: Callable[[], bool] = lambda: True) -> None:
+def refuse_sockets(
+    monkeypatch: pytest.MonkeyPatch, number: int, when: Callable[[], bool] = lambda: True
+) -> None:
     kind = type("Refusing", (RefusingSocket,), {"number": number, "when": staticmethod(when)})
     monkeypatch.setattr("aiohappyeyeballs.impl.socket.socket", kind)
 
@@ -142,7 +178,9 @@ def test_whose_fault_a_failed_connection_is(number: int, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5])
-def test_the_nth_socket_that_cannot_be_had(nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nth_socket_that_cannot_be_had(
+    nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One shortage in the middle of a run costs a wait: the call is made again, and the target is not given up."""
     server = ScriptedServer(dialect="llama_cpp")
     n_made = 0
@@ -155,16 +193,23 @@ def test_the_nth_socket_that_cannot_be_had(nth: int, tmp_path: Path, monkeypatch
     with server, monkeypatch.context() as patch:
         server.reply_with(Text("yes"))
         refuse_sockets(patch, errno.EMFILE, when)
-        patch.setattr("clawgauge.providers.http.client._CLOSING_SERVERS", frozenset({"", "llama.cpp"}))
+        patch.setattr(
+            "clawgauge.providers.http.client._CLOSING_SERVERS", frozenset({"", "llama.cpp"})
+        )
         clock = WaitingClock()
         records = ask(tmp_path, server.v1_url, n_prompts=6, clock=clock)
     failures = [record["failure_type"] for record in records]
     # Before the first connection nothing of ours is there to wait for.
     assert failures == (["client_limit"] + [None] * 5 if nth == 1 else [None] * 6)
-    assert {attempt["failure_type"] for record in records for attempt in record["attempts"]} == {None, "client_limit"}
+    assert {attempt["failure_type"] for record in records for attempt in record["attempts"]} == {
+        None,
+        "client_limit",
+    }
 
 
-def test_a_name_that_cannot_be_looked_up_for_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_looked_up_for_want_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A resolver that cannot open a socket says that the name is unknown: that is our shortage."""
 
     async def unknown(*given: object, **named: object) -> None:
@@ -179,7 +224,9 @@ def test_a_name_that_cannot_be_looked_up_for_want_of_descriptors(monkeypatch: py
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])
-def test_a_child_that_this_machine_cannot_start(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_this_machine_cannot_start(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A claude that cannot be started for want of memory, processes or descriptors is neither missing nor broken."""
     program = install_fake_claude(tmp_path / "bin")
     environ = {"PATH": str(program.path.parent), "ANTHROPIC_API_KEY": "k"}
@@ -189,7 +236,9 @@ def test_a_child_that_this_machine_cannot_start(number: int, tmp_path: Path, mon
         raise OSError(number, os.strerror(number))
 
     provider = ClaudeCodeCli(settings)
-    monkeypatch.setattr("clawgauge.child_processes.child.asyncio.get_running_loop", _loop_without_children(no_child))
+    monkeypatch.setattr(
+        "clawgauge.child_processes.child.asyncio.get_running_loop", _loop_without_children(no_child)
+    )
     records = ask_provider(tmp_path, provider, n_prompts=2, clock=WaitingClock(), max_retries=1)
     assert {(record["availability_status"], record["failure_type"]) for record in records} == {
         ("error", "client_limit")
@@ -212,7 +261,9 @@ def _loop_without_children(no_child: Callable[..., Any]) -> Callable[[], Any]:
     return running
 
 
-@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.EMFILE, "x")])
+@pytest.mark.parametrize(
+    "fault", [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.EMFILE, "x")]
+)
 def test_a_shortage_anywhere_in_an_attempt_is_ours(
     fault: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +287,17 @@ def test_fitting_never_asks_for_less_than_one(monkeypatch: pytest.MonkeyPatch) -
 def test_dry_run_tells_the_concurrency_of_the_run(place: Path) -> None:
     """What a run would do includes that it would do less at once."""
     write_suite(place / "one.json", {"prompt": "p"})
-    words = ("run", "-t", "fake:scripted-model", "-s", "one.json", "--concurrency", "400", "--dry-run", "--json")
+    words = (
+        "run",
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "one.json",
+        "--concurrency",
+        "400",
+        "--dry-run",
+        "--json",
+    )
     done = limited(place, 100, 100, *words)
     assert json.loads(done.stdout)["concurrency"] < 100
 

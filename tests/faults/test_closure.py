@@ -38,7 +38,11 @@ text = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_f
 )
 truth = st.booleans()
 tree: st.SearchStrategy[Any] = st.recursive(
-    st.none() | truth | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    st.none()
+    | truth
+    | st.integers(-(10**40), 10**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )
@@ -54,7 +58,8 @@ OWN_VALUES: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Result, "stretch"): st.integers(0, 3),
     (Result, "turns"): st.none() | st.integers(0, 100),
     (Result, "world_seed"): st.none() | st.integers(),
-    (Result, "server_us"): st.none() | st.dictionaries(text | st.sampled_from(SERVER_PARTS), TIMES, max_size=3),
+    (Result, "server_us"): st.none()
+    | st.dictionaries(text | st.sampled_from(SERVER_PARTS), TIMES, max_size=3),
     (ToolInvocation, "channel"): st.sampled_from(["native", "mention", "text:hermes"]),
     (Attempt, "http_status"): st.none() | st.integers(0, 999),
 }
@@ -112,10 +117,17 @@ def call(*arguments: str) -> tuple[int, str]:
     return code, printed.getvalue()
 
 
-def holds_for(n_examples: int, claim: Callable[[Path, list[Result]], None], places: pytest.TempPathFactory) -> None:
+def holds_for(
+    n_examples: int, claim: Callable[[Path, list[Result]], None], places: pytest.TempPathFactory
+) -> None:
     """Check `claim` of two equal runs of drawn results, written as a run writes them."""
 
-    @settings(max_examples=n_examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=n_examples,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
     @given(drawn=st.lists(results, min_size=1, max_size=5))
     def check(drawn: list[Result]) -> None:
         rows = [of_a_cell(result, number) for number, result in enumerate(drawn)]
@@ -130,7 +142,9 @@ def holds_for(n_examples: int, claim: Callable[[Path, list[Result]], None], plac
     check()
 
 
-@pytest.mark.parametrize("n_examples", [20, pytest.param(150, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "n_examples", [20, pytest.param(150, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
 def test_what_the_runner_can_record_is_read_back_by_every_view(
     tmp_path_factory: pytest.TempPathFactory, n_examples: int
 ) -> None:
@@ -138,7 +152,9 @@ def test_what_the_runner_can_record_is_read_back_by_every_view(
     holds_for(n_examples, _reads_back, tmp_path_factory)
 
 
-@pytest.mark.parametrize("n_examples", [3, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "n_examples", [3, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
 def test_what_the_runner_can_record_is_counted_by_every_verb(
     tmp_path_factory: pytest.TempPathFactory, n_examples: int
 ) -> None:
@@ -186,7 +202,9 @@ def test_every_field_of_a_record_is_drawn() -> None:
                 seen[type(part), name].add(repr(getattr(part, name)))
                 look(getattr(part, name))
 
-    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
     @given(result=results)
     def draw(result: Result) -> None:
         look(result)

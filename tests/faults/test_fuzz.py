@@ -49,14 +49,19 @@ exit "$code"
 
 
 @pytest.mark.parametrize(
-    "n_cases", [DEFAULT_CASES, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "n_cases",
+    [DEFAULT_CASES, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
 )
-def test_every_hostile_reply_is_one_valid_record(n_cases: int, server: ScriptedServer, tmp_path: Path) -> None:
+def test_every_hostile_reply_is_one_valid_record(
+    n_cases: int, server: ScriptedServer, tmp_path: Path
+) -> None:
     """Chat, Responses and the CLI: every case asked once and recorded once, none as `exception`, under 192 MiB."""
     server.reply_with(_reply_to)
     program = _install_cli(tmp_path, n_cases)
     _write_config(tmp_path, server, program, n_cases)
-    targets = [word for name in ("chat", "responses", "claude_code_cli") for word in ("-t", f"{name}:m")]
+    targets = [
+        word for name in ("chat", "responses", "claude_code_cli") for word in ("-t", f"{name}:m")
+    ]
     options = ("--max-retries", "0", "--concurrency", "4", "--timeout", "60")
     done, peak_mib = clawgauge_measured(
         tmp_path,
@@ -89,13 +94,17 @@ def _check_records(records: list[dict[str, Any]], n_cases: int, providers: tuple
     assert not unasked, f"seed {SEED}: {unasked}"
     for provider in providers:
         # A generator of nothing but rubbish would show little: each wire must also be read to its end, and judged.
-        found = Counter(record["failure_type"] for record in records if record["provider"] == provider)
+        found = Counter(
+            record["failure_type"] for record in records if record["provider"] == provider
+        )
         assert found[None] > n_cases / 10 and len(found) >= 4, found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(server: ScriptedServer, tmp_path: Path) -> None:
+def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     """The same for Anthropic's Messages and for Ollama's lines."""
     server.reply_with(_reply_to)
     tables = (
@@ -103,17 +112,36 @@ def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(server: 
         for name, kind in (("messages", "anthropic_messages"), ("ollama", "ollama"))
     )
     (tmp_path / "clawgauge.toml").write_text("\n".join(tables))
-    prompts = [{"prompt": f"case {n}", "validator": VALIDATORS[n % len(VALIDATORS)]} for n in range(OTHER_CASES)]
+    prompts = [
+        {"prompt": f"case {n}", "validator": VALIDATORS[n % len(VALIDATORS)]}
+        for n in range(OTHER_CASES)
+    ]
     write_suite(tmp_path / "hostile.json", *prompts)
-    words = ("run", "-s", "hostile.json", "-t", "messages:m", "-t", "ollama:m", "--max-retries", "0")
-    done, peak_mib = clawgauge_measured(tmp_path, *words, "--concurrency", "4", "--timeout", "60", timeout_s=1700)
+    words = (
+        "run",
+        "-s",
+        "hostile.json",
+        "-t",
+        "messages:m",
+        "-t",
+        "ollama:m",
+        "--max-retries",
+        "0",
+    )
+    done, peak_mib = clawgauge_measured(
+        tmp_path, *words, "--concurrency", "4", "--timeout", "60", timeout_s=1700
+    )
     assert done.code == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
     _check_records(done.records(), OTHER_CASES, ("messages", "ollama"))
     assert peak_mib < CEILING_MIB
 
 
-@pytest.mark.parametrize("n_cases", [100, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
-@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses", "ollama_openai", slow("ollama")])
+@pytest.mark.parametrize(
+    "n_cases", [100, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+@pytest.mark.parametrize(
+    "kind", ["openai_chat", "openai_responses", "ollama_openai", slow("ollama")]
+)
 def test_no_listing_can_break_a_probe(kind: str, n_cases: int, server: ScriptedServer) -> None:
     """Whatever a server says of its models, probing it, listing them and getting ready for one ends without a crash."""
     cases = (hostile_listing(SEED, n) for n in range(4 * n_cases))
@@ -165,5 +193,8 @@ def _write_config(folder: Path, server: ScriptedServer, program: Path, n_cases: 
     ]
     tables.append(f'[providers.claude_code_cli]\ntype = "claude_code_cli"\ncommand = "{program}"\n')
     (folder / "clawgauge.toml").write_text("\n".join(tables))
-    prompts = [{"prompt": f"case {n}", "validator": VALIDATORS[n % len(VALIDATORS)]} for n in range(n_cases)]
+    prompts = [
+        {"prompt": f"case {n}", "validator": VALIDATORS[n % len(VALIDATORS)]}
+        for n in range(n_cases)
+    ]
     write_suite(folder / "hostile.json", *prompts)

@@ -28,10 +28,13 @@ TYPED_JSON = {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"
 DEEP = 100_000
 
 
-def judge_all(place: Path, server: ScriptedServer, cases: dict[str, tuple[dict[str, Any], str]]) -> dict[str, Any]:
+def judge_all(
+    place: Path, server: ScriptedServer, cases: dict[str, tuple[dict[str, Any], str]]
+) -> dict[str, Any]:
     """Run the command with one prompt per case, answered with the case's own text; records by the case's name."""
     prompts = [
-        {"prompt": f"case {n}", "name": name, "validator": spec} for n, (name, (spec, _)) in enumerate(cases.items())
+        {"prompt": f"case {n}", "name": name, "validator": spec}
+        for n, (name, (spec, _)) in enumerate(cases.items())
     ]
     write_suite(place / "small.json", *prompts)
     answers = [text for _, text in cases.values()]
@@ -73,14 +76,24 @@ def test_row_50_numbers_that_json_has_not(place: Path, server: ScriptedServer, n
         "beside": (ANY_JSON, f'{{"a": 1, "b": {number}}}'),
     }
     for record in judge_all(place, server, cases).values():
-        assert record["objective_pass"] is False and record["violation"] and record["parsed_output"] is None
-    call = Text("", tool_calls=[("lookup", f'{{"a": {number}}}')], usage={"prompt_tokens": 1, "completion_tokens": 1})
+        assert (
+            record["objective_pass"] is False
+            and record["violation"]
+            and record["parsed_output"] is None
+        )
+    call = Text(
+        "",
+        tool_calls=[("lookup", f'{{"a": {number}}}')],
+        usage={"prompt_tokens": 1, "completion_tokens": 1},
+    )
     server.reply_with(call)
     done = clawgauge(place, *RUN, "--json", "--run-id", "native")
     read_strictly(done.stdout)
     folder = place / "runs" / "native"
     for path in (*folder.glob("*.json"), *folder.glob("*.jsonl")):
-        for document in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
+        for document in (
+            path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        ):
             read_strictly(document)
 
 
@@ -128,7 +141,9 @@ def test_row_51_duplicate_keys_and_look_alike_types(place: Path, server: Scripte
 
 
 @pytest.mark.parametrize(
-    "character", slow_rest(["x", "é", "模", "😀"], every=3), ids=["1 byte", "2 bytes", "3 bytes", "4 bytes"]
+    "character",
+    slow_rest(["x", "é", "模", "😀"], every=3),
+    ids=["1 byte", "2 bytes", "3 bytes", "4 bytes"],
 )
 def test_row_54_an_answer_over_64_kb(place: Path, server: ScriptedServer, character: str) -> None:
     """It is judged whole, and kept up to 65,536 bytes, cut between characters; its true size is on record."""
@@ -146,7 +161,10 @@ def test_row_54_an_answer_over_64_kb(place: Path, server: ScriptedServer, charac
         assert text.startswith(kept) and records[name]["raw_output_truncated"] is True
         assert 65_536 - len(character.encode()) < len(kept.encode()) <= 65_536
         assert records[name]["raw_output_bytes"] == len(text.encode())
-    assert records["all of it JSON"]["parsed_output"] is None and records["all of it JSON"]["parsed_output_dropped"]
+    assert (
+        records["all of it JSON"]["parsed_output"] is None
+        and records["all of it JSON"]["parsed_output_dropped"]
+    )
 
 
 KEY = "Canary7-0123456789-vault"
@@ -177,12 +195,18 @@ def judge_everything(text: str) -> None:
         {"type": "regex_fullmatch", "pattern": "(a+)+b"},
         {"type": "tool_invocation", "expected_tools": ["ls"]},
     ):
-        judged = judge_answer(Prompt(id="P", name="n", prompt="p", validator=spec, expected_tools=["ls"]), whole, [])
+        judged = judge_answer(
+            Prompt(id="P", name="n", prompt="p", validator=spec, expected_tools=["ls"]), whole, []
+        )
         encode_line({"raw": whole, "parsed": judged.parsed_output})
 
 
-@pytest.mark.parametrize("size", [32_768, pytest.param(524_288, marks=pytest.mark.slow)], ids=["64 KB", "1 MB"])
-@pytest.mark.parametrize("unit", slow_rest(HOSTILE_UNITS, every=6), ids=lambda unit: ascii(unit)[1:-1])
+@pytest.mark.parametrize(
+    "size", [32_768, pytest.param(524_288, marks=pytest.mark.slow)], ids=["64 KB", "1 MB"]
+)
+@pytest.mark.parametrize(
+    "unit", slow_rest(HOSTILE_UNITS, every=6), ids=lambda unit: ascii(unit)[1:-1]
+)
 def test_row_58_an_answer_is_judged_in_linear_time(unit: str, size: int) -> None:
     """From the folded stream to the encoded record, no repetition costs more than its length."""
     assert takes_linear_time(judge_everything, unit, size)
@@ -204,7 +228,9 @@ TEXT_WORK: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("size", [32_768, pytest.param(524_288, marks=pytest.mark.slow)], ids=["64 KB", "1 MB"])
+@pytest.mark.parametrize(
+    "size", [32_768, pytest.param(524_288, marks=pytest.mark.slow)], ids=["64 KB", "1 MB"]
+)
 @pytest.mark.parametrize("name", slow_rest(TEXT_WORK, every=4))
 def test_row_58_text_is_cleaned_in_linear_time(name: str, size: int) -> None:
     """Redaction, masks, sanitizers and encoders take anything in time proportional to its length."""
@@ -215,7 +241,9 @@ def test_row_58_text_is_cleaned_in_linear_time(name: str, size: int) -> None:
 def test_row_47_a_pattern_that_explodes_elsewhere(place: Path, server: ScriptedServer) -> None:
     """`(a+)+b` and its kind, in a suite, judge a megabyte of near misses within the run, not within the year."""
     patterns = ["(a+)+b", "(a|a)*b", "(a|aa)+$b", "([a-z]+)*=", "(.*)*x(.*)*y"]
-    cases = {p: ({"type": "regex_fullmatch", "pattern": p}, "a" * 1_000_000 + "!") for p in patterns}
+    cases = {
+        p: ({"type": "regex_fullmatch", "pattern": p}, "a" * 1_000_000 + "!") for p in patterns
+    }
     records = judge_all(place, server, cases)
     assert {record["objective_pass"] for record in records.values()} == {False}
     assert {record["raw_output_bytes"] for record in records.values()} == {1_000_001}
@@ -225,5 +253,9 @@ def test_row_47_a_pattern_that_explodes_elsewhere(place: Path, server: ScriptedS
 def test_row_47_twice_the_text_at_most_three_times_the_time(size: int) -> None:
     """The validator itself is linear for patterns that blow up other engines."""
     for pattern in ("(a+)+b", "(a|a)*b", "(a*)*c"):
-        prompt = Prompt(id="P", name="n", prompt="p", validator={"type": "regex_fullmatch", "pattern": pattern})
-        assert takes_linear_time(lambda text, prompt=prompt: judge_answer(prompt, text + "!", []), "a", size)
+        prompt = Prompt(
+            id="P", name="n", prompt="p", validator={"type": "regex_fullmatch", "pattern": pattern}
+        )
+        assert takes_linear_time(
+            lambda text, prompt=prompt: judge_answer(prompt, text + "!", []), "a", size
+        )

@@ -16,9 +16,7 @@ from support.command import Outcome, clawgauge, read_records, write_suite
 from support.scripted_server import InstalledModel, ScriptedServer, Status, Text
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
-STEERING = (
-    f"{CLIPBOARD}\x1b[38;5;199m\x1b[2J\x1b]0;title\x1b\\\x9b5A\x90q\x9c\rover\b\x7f\u202egnp.exe\u2066\u200f\ufeff"
-)
+STEERING = f"{CLIPBOARD}\x1b[38;5;199m\x1b[2J\x1b]0;title\x1b\\\x9b5A\x90q\x9c\rover\b\x7f\u202egnp.exe\u2066\u200f\ufeff"
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>[go](javascript:alert(3)) javascript:alert(4)"
 TABLE = "a|b`c`|d\\|e\n\n| f |\n# h\n```\n- i"
 HOSTILE = f"{STEERING}{MARKUP}{TABLE}"
@@ -30,7 +28,9 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 @pytest.fixture
 def hostile(tmp_path: Path) -> Iterator[Outcome]:
     """A run in which everything foreign is hostile: models, suites, prompts, answers, tools, errors, names."""
-    with ScriptedServer(models=["plain", InstalledModel(HOSTILE, digest=HOSTILE)], loaded=[HOSTILE]) as server:
+    with ScriptedServer(
+        models=["plain", InstalledModel(HOSTILE, digest=HOSTILE)], loaded=[HOSTILE]
+    ) as server:
         (tmp_path / "clawgauge.toml").write_text(
             f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\nlocal = true\n'
         )
@@ -38,7 +38,11 @@ def hostile(tmp_path: Path) -> Iterator[Outcome]:
         write_suite(
             tmp_path / "hostile.json",
             {"prompt": HOSTILE, "name": HOSTILE, "validator": {"type": "exact", "value": "yes"}},
-            {"prompt": "p", "name": f"n{HOSTILE}", "validator": {"type": "tool_invocation", "expected_tools": ["x"]}},
+            {
+                "prompt": "p",
+                "name": f"n{HOSTILE}",
+                "validator": {"type": "tool_invocation", "expected_tools": ["x"]},
+            },
             {"prompt": "q", "id": "P|`\u202e<b>", "validator": {"type": "max_words", "value": 1}},
             {"prompt": "r"},
             name=suite_name,
@@ -52,7 +56,14 @@ def hostile(tmp_path: Path) -> Iterator[Outcome]:
 
         server.reply_with(reply)
         # A bracket would make a pattern of it, and a list with such a name in it is cut down.
-        targets = ("-t", "fake:plain", "-t", "fake:" + HOSTILE.replace("[", "("), "-t", "ollama_openai:plain")
+        targets = (
+            "-t",
+            "fake:plain",
+            "-t",
+            "fake:" + HOSTILE.replace("[", "("),
+            "-t",
+            "ollama_openai:plain",
+        )
         env = {"OLLAMA_HOST": server.base_url}
         done = clawgauge(tmp_path, "run", *targets, "-s", "hostile.json", "--run-id", "r", env=env)
         assert done.code == 0, done.stderr
@@ -76,15 +87,34 @@ def test_row_42_markup_is_inert_in_the_summary(hostile: Outcome) -> None:
     assert "alert(1)" in text  # it was there to be run
     page = Page()
     page.feed(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
-    ours = {"h1", "h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "br"}
+    ours = {
+        "h1",
+        "h2",
+        "p",
+        "ul",
+        "li",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "pre",
+        "code",
+        "br",
+    }
     assert {tag for tag, _ in page.elements} <= ours
     assert {name for _, attributes in page.elements for name in attributes} <= {"style"}
 
 
-def test_row_43_a_table_keeps_its_columns(hostile: Outcome, place: Path, server: ScriptedServer) -> None:
+def test_row_43_a_table_keeps_its_columns(
+    hostile: Outcome, place: Path, server: ScriptedServer
+) -> None:
     """Pipes, line ends and back-ticks in names and errors leave every table with its columns, every row with all."""
     server.reply_with(Status(400))
-    plain = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "plain")
+    plain = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "plain"
+    )
     wanted = tables(plain.folder)
     found = tables(hostile.folder)
     assert list(found) == list(wanted)
@@ -142,12 +172,22 @@ def test_row_44_printed_lines_steer_nothing(hostile: Outcome) -> None:
 
 def test_row_44_a_real_terminal_is_not_steered(hostile: Outcome) -> None:
     """On a terminal, live table included, no clipboard, title, cursor or colour sequence of a model's gets through."""
-    where, steering = hostile.cwd, re.compile(rb"\x1b[\]PX^_]|\x07|\x08|\xc2[\x80-\x9f]|38;5;199|\x1b\[2J")
+    where, steering = (
+        hostile.cwd,
+        re.compile(rb"\x1b[\]PX^_]|\x07|\x08|\xc2[\x80-\x9f]|38;5;199|\x1b\[2J"),
+    )
     marks = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
     live = on_a_terminal(where, "run", "-t", "fake:*", "-s", "hostile.json")
-    assert b"alert(1)" in live and b"\x1b[" in live  # a table was drawn, with the hostile words in it
+    assert (
+        b"alert(1)" in live and b"\x1b[" in live
+    )  # a table was drawn, with the hostile words in it
     assert steering.findall(live) == [] and marks.findall(live.decode()) == []
-    for words in (("show", "r"), ("show", "r", "P0"), ("suites", "show", "hostile.json", "--source"), ("doctor",)):
+    for words in (
+        ("show", "r"),
+        ("show", "r", "P0"),
+        ("suites", "show", "hostile.json", "--source"),
+        ("doctor",),
+    ):
         # What is left besides our own colours is whatever a model managed to send.
         drawn = re.sub(r"\x1b\[(?:3[123]|0)m", "", on_a_terminal(where, *words).decode())
         assert drawn and RAW.findall(drawn) == [], words

@@ -72,7 +72,9 @@ def test_row_14_infinite_answer(mode: str, server: ScriptedServer, tmp_path: Pat
     assert all(call.sent_bytes < 64 * MIB for call in server.calls)
     if mode == "--stream":
         assert all(str(record["raw_output"]).startswith("spam spam") for record in records)
-        assert all(record["raw_output_truncated"] and record["ttft_ms"] is not None for record in records)
+        assert all(
+            record["raw_output_truncated"] and record["ttft_ms"] is not None for record in records
+        )
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
@@ -93,11 +95,18 @@ def test_row_14_labels_without_end(kind: str, server: ScriptedServer, tmp_path: 
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_14_arguments_without_bounds(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
     """Arguments nested or numbered beyond reading make a malformed call, kept as text; its record is strict JSON."""
-    hostile = ['{"a": ' + "[" * 900 + "]" * 900 + "}", "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": NaN}']
+    hostile = [
+        '{"a": ' + "[" * 900 + "]" * 900 + "}",
+        "[" * 100_000,
+        '{"a": ' + "9" * 5000 + "}",
+        '{"a": NaN}',
+    ]
     replies = [Text("", tool_calls=[("f", arguments)]) for arguments in hostile]
     records = ask_each(tmp_path, server, replies, kind=kind)
     assert [verdict(record) for record in records] == [("ok", True, None)] * len(replies)
-    assert all([call["valid"] for call in record["tool_invocations"]] == [False] for record in records)
+    assert all(
+        [call["valid"] for call in record["tool_invocations"]] == [False] for record in records
+    )
     assert records[3]["tool_invocations"][0]["arguments"] == '{"a": NaN}'
 
 
@@ -118,12 +127,23 @@ def test_row_60_bombs_and_floods(server: ScriptedServer, tmp_path: Path) -> None
         GzipBomb(1 << 30), Status(200, body=crowded), HeaderFlood(), HeaderFlood(one_line=True), chunked_garbage()
     ]  # fmt: skip
     records, peak_mib = flood(tmp_path, server, replies)
-    too_large, invalid = ("error", False, "response_too_large"), ("error", False, "invalid_response")
-    assert [verdict(record) for record in records] == [too_large, too_large, invalid, invalid, invalid] * 2
+    too_large, invalid = (
+        ("error", False, "response_too_large"),
+        ("error", False, "invalid_response"),
+    )
+    assert [verdict(record) for record in records] == [
+        too_large,
+        too_large,
+        invalid,
+        invalid,
+        invalid,
+    ] * 2
     assert peak_mib < CEILING_MIB
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
@@ -150,7 +170,9 @@ def test_row_60_what_is_not_http(kind: str, server: ScriptedServer, tmp_path: Pa
         CHUNKED + b"0\r\n" + b"X: y\r\n" * 30_000,
     ]
     records = ask_each(tmp_path, server, [RawBytes(data) for data in garbage], kind=kind)
-    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(garbage)
+    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(
+        garbage
+    )
     assert len(server.calls) == len(garbage)
 
 
@@ -175,22 +197,34 @@ class ThenGarbage:
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_60_a_stream_that_turns_into_garbage(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_60_a_stream_that_turns_into_garbage(
+    kind: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """Framing that breaks in the middle is invalid_response at once, not at the deadline, with the text so far."""
-    garbage = [b"ZZZ\r\nnot a chunk\r\n", b"FFFFFFFFFFFFFFFFF\r\n", b"HTTP/1.1 502 Bad Gateway\r\n\r\n"]
+    garbage = [
+        b"ZZZ\r\nnot a chunk\r\n",
+        b"FFFFFFFFFFFFFFFFF\r\n",
+        b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+    ]
     replies = [ThenGarbage(data, n_tokens=2) for data in garbage]
     records = ask_each(tmp_path, server, replies, kind=kind, timeout_s=FOREVER_S)
-    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(garbage)
+    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(
+        garbage
+    )
     assert {record["raw_output"] for record in records} == {"all of"}
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_60_what_comes_after_the_answer(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_60_what_comes_after_the_answer(
+    kind: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """An answer that said its end is kept whole, whatever the connection carries after it or becomes."""
     after = [b"ZZZ\r\nnot a chunk\r\n", b"", b"4\r\ncut", b"FFFFFF\r\n" + b"x" * 5 * MIB]
     replies = [ThenGarbage(data, reset) for data in after for reset in (False, True)]
     records = ask_each(tmp_path, server, replies, kind=kind)
-    assert {(record["failure_type"], record["raw_output"]) for record in records} == {(None, "all of it")}
+    assert {(record["failure_type"], record["raw_output"]) for record in records} == {
+        (None, "all of it")
+    }
 
 
 @pytest.fixture
@@ -201,7 +235,9 @@ def https_server() -> ScriptedServer:
 
 
 @pytest.mark.parametrize("trusted", [False, True], ids=["unknown issuer", "another name"])
-def test_row_59_wrong_certificate(trusted: bool, https_server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_59_wrong_certificate(
+    trusted: bool, https_server: ScriptedServer, tmp_path: Path
+) -> None:
     """A certificate of an unknown issuer or for another name is error / tls_error, and the key is not sent."""
     env = {"CANARY_KEY": KEY, **({"SSL_CERT_FILE": str(UNTRUSTED)} if trusted else {})}
     with https_server as server:
@@ -219,7 +255,9 @@ def test_row_59_redirect_to_another_host(server: ScriptedServer, tmp_path: Path)
         server.route("/v1/models", Redirect(f"{elsewhere.v1_url}/models"))
         places = {"/v1/chat/completions": "/chat/completions", "/v1/responses": "/responses"}
         server.reply_with(
-            lambda request: Redirect(elsewhere.v1_url + places[request.path], codes[int(request.prompt.split()[-1])])
+            lambda request: Redirect(
+                elsewhere.v1_url + places[request.path], codes[int(request.prompt.split()[-1])]
+            )
         )
         done = clawgauge(tmp_path, "run", "-s", "small.json", *TARGETS, env={"CANARY_KEY": KEY})
         assert elsewhere.requests == []

@@ -37,7 +37,9 @@ def test_row_01_empty_content(
 
 @pytest.mark.parametrize("code", [401, 403])
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_02_refused_key_is_not_retried(kind: str, code: int, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_02_refused_key_is_not_retried(
+    kind: str, code: int, server: ScriptedServer, tmp_path: Path
+) -> None:
     """401 and 403 are auth_error / http_<code> from one request, whatever Retry-After comes with them."""
     server.reply_with(Status(code, headers={"Retry-After": "0"}))
     record = ask_once(tmp_path, server.v1_url, kind=kind)
@@ -46,7 +48,9 @@ def test_row_02_refused_key_is_not_retried(kind: str, code: int, server: Scripte
     assert len(server.calls) == 1
 
 
-def test_row_02_a_401_ends_the_target_and_a_403_the_cell(place: Path, server: ScriptedServer) -> None:
+def test_row_02_a_401_ends_the_target_and_a_403_the_cell(
+    place: Path, server: ScriptedServer
+) -> None:
     """After a 401 no cell of the target is asked again; a 403 may concern one prompt, so each is asked once."""
     server.reply_with(Status(401))
     assert [len(r["attempts"]) for r in clawgauge(place, *SMALL).records()] == [1, 0, 0, 0]
@@ -62,11 +66,16 @@ def test_row_03_key_missing(place: Path, server: ScriptedServer) -> None:
     keyless = ("run", "-s", "small.json", "-t", "openai_responses:gpt-5")
     for more in ((), ("--dry-run",)):
         alone = clawgauge(place, *keyless, *more)
-        assert (alone.code, alone.stdout) == (2, "") and "gpt-5: OPENAI_API_KEY is not set" in alone.stderr
+        assert (alone.code, alone.stdout) == (
+            2,
+            "",
+        ) and "gpt-5: OPENAI_API_KEY is not set" in alone.stderr
     assert server.requests == [] and not (place / "runs").exists()
     done = clawgauge(place, *keyless, "-t", "fake:scripted-model")
     records = [record for record in done.records() if record["model"] == "gpt-5"]
-    assert {verdict(record) for record in records} == {("auth_error", False, "api_key_missing")} and len(records) == 4
+    assert {verdict(record) for record in records} == {
+        ("auth_error", False, "api_key_missing")
+    } and len(records) == 4
     assert {record["e2e_ms"] for record in records} == {0} and done.code == 0
     assert {request.model for request in server.calls} == {"scripted-model"}
 
@@ -84,7 +93,9 @@ def test_row_04_rate_limited_to_the_end(kind: str, server: ScriptedServer, tmp_p
 
 def test_row_04_a_spent_quota_is_not_retried(server: ScriptedServer, tmp_path: Path) -> None:
     """A 429 that says insufficient_quota is rate_limited at once: waiting does not bring money."""
-    server.reply_with(Status(429, json={"error": {"code": "insufficient_quota", "message": "no credit"}}))
+    server.reply_with(
+        Status(429, json={"error": {"code": "insufficient_quota", "message": "no credit"}})
+    )
     record = ask_once(tmp_path, server.v1_url)
     assert verdict(record) == ("rate_limited", False, "http_429") and len(server.calls) == 1
 
@@ -101,7 +112,9 @@ def test_row_04_a_spent_quota_is_not_retried(server: ScriptedServer, tmp_path: P
     ],
     ids=["cut", "bad gzip", "brotli", "not UTF-8", "bad chunk", "deep"],
 )
-@pytest.mark.parametrize(("code", "status"), [(429, "rate_limited"), (401, "auth_error"), (503, "error")])
+@pytest.mark.parametrize(
+    ("code", "status"), [(429, "rate_limited"), (401, "auth_error"), (503, "error")]
+)
 def test_row_04_a_status_counts_whatever_its_body_is(
     code: int, status: str, headers: bytes, body: bytes, server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -114,7 +127,9 @@ def test_row_04_a_status_counts_whatever_its_body_is(
 STALLED = b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Length: 99\r\n\r\n"
 
 
-@pytest.mark.parametrize("timeout_s", [PATIENCE_S, 0.4], ids=["long before the deadline", "at the deadline"])
+@pytest.mark.parametrize(
+    "timeout_s", [PATIENCE_S, 0.4], ids=["long before the deadline", "at the deadline"]
+)
 @pytest.mark.parametrize("words", [b"", b"slow down"], ids=["no words", "some words"])
 def test_row_04_a_status_counts_though_its_body_never_ends(
     words: bytes, timeout_s: float, server: ScriptedServer, tmp_path: Path
@@ -133,7 +148,9 @@ def test_row_04_a_status_counts_though_its_body_never_ends(
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_05_rate_limited_then_answered(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_05_rate_limited_then_answered(
+    kind: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """429, 429, 200 is ok with the last attempt's e2e; the waits stand in `attempts` and in `total_ms`."""
     limit = Status(429, headers={"Retry-After": "50"})
     server.script(limit, limit, Text("yes", usage=(5, 1)))
@@ -155,12 +172,17 @@ def test_row_06_retry_after_in_seconds(server: ScriptedServer, tmp_path: Path) -
     assert record["attempts"][0]["retry_after_s"] == 2.0 and record["total_ms"] >= 2000
 
 
-@pytest.mark.parametrize(("ahead_s", "least_s", "most_s"), [(55, 1.0, 55.0), (-55, 0.0, 0.0)], ids=["ahead", "past"])
+@pytest.mark.parametrize(
+    ("ahead_s", "least_s", "most_s"), [(55, 1.0, 55.0), (-55, 0.0, 0.0)], ids=["ahead", "past"]
+)
 def test_row_07_retry_after_as_a_date(
     ahead_s: int, least_s: float, most_s: float, server: ScriptedServer, tmp_path: Path
 ) -> None:
     """A date is waited for until it comes, and not at all when it has passed."""
-    server.script(Status(429, headers={"Retry-After": formatdate(time.time() + ahead_s, usegmt=True)}), Text("yes"))
+    server.script(
+        Status(429, headers={"Retry-After": formatdate(time.time() + ahead_s, usegmt=True)}),
+        Text("yes"),
+    )
     clock = WaitingClock()
     record = ask_once(tmp_path, server.v1_url, clock=clock)
     (wait_s,) = clock.waits_s
@@ -191,7 +213,9 @@ def test_row_08_retry_after_in_other_forms(
     assert least_s <= wait_s <= most_s and record["success"]
 
 
-@pytest.mark.parametrize("headers", [{"Retry-After": "99999999"}, {"retry-after-ms": "60001"}], ids=str)
+@pytest.mark.parametrize(
+    "headers", [{"Retry-After": "99999999"}, {"retry-after-ms": "60001"}], ids=str
+)
 def test_row_08_a_wait_above_the_limit_ends_the_attempts(
     headers: dict[str, str], server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -206,18 +230,27 @@ def test_row_08_a_wait_above_the_limit_ends_the_attempts(
 
 @pytest.mark.parametrize("code", [500, 502, 503, 529])
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_09_failing_server(kind: str, code: int, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_09_failing_server(
+    kind: str, code: int, server: ScriptedServer, tmp_path: Path
+) -> None:
     """A server that only fails is error / http_<code> after 1 + max_retries requests, with growing, bounded waits."""
     server.reply_with(Status(code))
     clock = WaitingClock()
-    record = ask_once(tmp_path, server.v1_url, kind=kind, clock=clock, retry_base_s=1.0, max_retries=8)
+    record = ask_once(
+        tmp_path, server.v1_url, kind=kind, clock=clock, retry_base_s=1.0, max_retries=8
+    )
     assert verdict(record) == ("error", False, f"http_{code}")
     assert len(server.calls) == 9 == len(record["attempts"])
-    assert all(ceiling / 2 <= wait <= ceiling for wait, ceiling in zip(clock.waits_s, BACKOFF_S, strict=True))
+    assert all(
+        ceiling / 2 <= wait <= ceiling
+        for wait, ceiling in zip(clock.waits_s, BACKOFF_S, strict=True)
+    )
 
 
 NO_SUCH_CODE = {"error": {"code": "model_not_found", "message": "no such model"}}
-NO_SUCH_WORDS = {"error": {"message": "The model `scripted-model` does not exist", "type": "invalid"}}
+NO_SUCH_WORDS = {
+    "error": {"message": "The model `scripted-model` does not exist", "type": "invalid"}
+}
 
 
 @pytest.mark.parametrize(
@@ -229,7 +262,9 @@ NO_SUCH_WORDS = {"error": {"message": "The model `scripted-model` does not exist
     ],
     ids=["ollama", "code", "words"],
 )
-def test_row_10_model_not_found(reply: Status, runs_dir: str, place: Path, server: ScriptedServer) -> None:
+def test_row_10_model_not_found(
+    reply: Status, runs_dir: str, place: Path, server: ScriptedServer
+) -> None:
     """A model that is not there is asked for once; all its rows are skipped_unavailable; the next target is asked.
     Alone it leaves nothing behind: of the folders, those stay that were there before."""
     server.reply_with(lambda request: reply if request.model == "scripted-model" else Text("yes"))
@@ -242,7 +277,11 @@ def test_row_10_model_not_found(reply: Status, runs_dir: str, place: Path, serve
     server.reply_with(reply)
     (place / "kept").mkdir()
     alone = clawgauge(place, *SMALL, "--runs-dir", runs_dir)
-    assert (alone.code, alone.stdout) == (2, "") and not list(place.glob("**/new")) and (place / "kept").is_dir()
+    assert (
+        (alone.code, alone.stdout) == (2, "")
+        and not list(place.glob("**/new"))
+        and (place / "kept").is_dir()
+    )
     assert "nothing was recorded" in alone.stderr and "did you mean other-model?" in alone.stderr
 
 
@@ -257,11 +296,27 @@ def closed_port() -> Iterator[int]:
 def test_row_11_unreachable_servers(place: Path, server: ScriptedServer, closed_port: int) -> None:
     """Refused connections and unknown names are skipped_unavailable, tried once; the run goes on to the next target."""
     chat_config(
-        place, closed=f"http://127.0.0.1:{closed_port}/v1", unnamed=f"http://{NO_SUCH_HOST}/v1", fake=server.v1_url
+        place,
+        closed=f"http://127.0.0.1:{closed_port}/v1",
+        unnamed=f"http://{NO_SUCH_HOST}/v1",
+        fake=server.v1_url,
     )
-    done = clawgauge(place, "run", "-s", "small.json", "-t", "closed:m", "-t", "unnamed:m", "-t", "fake:scripted-model")
+    done = clawgauge(
+        place,
+        "run",
+        "-s",
+        "small.json",
+        "-t",
+        "closed:m",
+        "-t",
+        "unnamed:m",
+        "-t",
+        "fake:scripted-model",
+    )
     records = done.records()
-    assert [r["failure_type"] for r in records] == ["connection_refused"] * 4 + ["dns_error"] * 4 + [None] * 4
+    assert [r["failure_type"] for r in records] == ["connection_refused"] * 4 + [
+        "dns_error"
+    ] * 4 + [None] * 4
     assert {r["availability_status"] for r in records[:8]} == {"skipped_unavailable"}
     assert [len(r["attempts"]) for r in records] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1]
     assert done.code == 0 and "Traceback" not in done.stderr
@@ -274,7 +329,9 @@ def test_row_11_a_server_that_dies_between_two_answers(tmp_path: Path) -> None:
         port = listener.getsockname()[1]
         answering = threading.Thread(target=_answer_once, args=(listener, body))
         answering.start()
-        records = ask(tmp_path, f"http://127.0.0.1:{port}/v1", n_prompts=3, max_retries=2, stream=False)
+        records = ask(
+            tmp_path, f"http://127.0.0.1:{port}/v1", n_prompts=3, max_retries=2, stream=False
+        )
         answering.join()
     assert [verdict(record)[::2] for record in records] == [
         ("ok", None),
@@ -289,4 +346,7 @@ def _answer_once(listener: socket.socket, body: bytes) -> None:
     listener.close()
     with connection:
         connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        connection.sendall(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )

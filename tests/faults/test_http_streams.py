@@ -38,8 +38,15 @@ ENDINGS = {
 }
 PIECES: dict[str, Callable[[str], dict[str, Any]]] = {
     "openai_chat": lambda text: {"choices": [{"index": 0, "delta": {"content": text}}]},
-    "openai_responses": lambda text: {"type": "response.output_text.delta", "item_id": "m", "delta": text},
-    "anthropic_messages": lambda text: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}},
+    "openai_responses": lambda text: {
+        "type": "response.output_text.delta",
+        "item_id": "m",
+        "delta": text,
+    },
+    "anthropic_messages": lambda text: {
+        "type": "content_block_delta",
+        "delta": {"type": "text_delta", "text": text},
+    },
     "ollama": lambda text: {"message": {"role": "assistant", "content": text}},
 }
 # Those that stream server-sent events; Ollama has lines.
@@ -53,7 +60,9 @@ def said(kind: str, *texts: str, escaped: bool = True) -> bytes:
     written = [json.dumps(chunk, ensure_ascii=escaped) for chunk in chunks]
     if kind == "ollama":
         return "".join(f"{line}\n" for line in written).encode()
-    return "".join(f"{name}data: {line}\n\n" for name, line in zip(names, written, strict=True)).encode()
+    return "".join(
+        f"{name}data: {line}\n\n" for name, line in zip(names, written, strict=True)
+    ).encode()
 
 
 def ending(kind: str) -> bytes:
@@ -84,9 +93,13 @@ def test_row_12_and_13_silence_and_dripping_meet_the_deadline(
         assert hung["ttft_ms"] is not None and dripped["ttft_ms"] is not None
 
 
-@pytest.mark.parametrize("reply", [Cut(2), Cut(2, clean=True), Reset(2)], ids=["closed", "ended", "reset"])
+@pytest.mark.parametrize(
+    "reply", [Cut(2), Cut(2, clean=True), Reset(2)], ids=["closed", "ended", "reset"]
+)
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_16_a_stream_that_breaks_off(kind: str, reply: Any, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_16_a_stream_that_breaks_off(
+    kind: str, reply: Any, server: ScriptedServer, tmp_path: Path
+) -> None:
     """A stream without its end is error / stream_interrupted, asked once, with the partial text and its ttft kept."""
     server.reply_with(reply)
     record = ask_once(tmp_path, server.v1_url, kind=kind)
@@ -96,7 +109,9 @@ def test_row_16_a_stream_that_breaks_off(kind: str, reply: Any, server: Scripted
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_16_a_whole_reply_that_breaks_off(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_16_a_whole_reply_that_breaks_off(
+    kind: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """Half of a body is error / stream_interrupted with no text; nothing of it is judged."""
     server.reply_with(Cut())
     record = ask_once(tmp_path, server.v1_url, kind=kind, stream=False)
@@ -105,7 +120,11 @@ def test_row_16_a_whole_reply_that_breaks_off(kind: str, server: ScriptedServer,
 
 def test_row_16_either_word_of_the_end_will_do(server: ScriptedServer, tmp_path: Path) -> None:
     """A chat stream with a finish reason or with [DONE] has ended well; with neither it was interrupted."""
-    replies = [Text("yes", done=False), Text("yes", finish=None), Text("yes", finish=None, done=False)]
+    replies = [
+        Text("yes", done=False),
+        Text("yes", finish=None),
+        Text("yes", finish=None, done=False),
+    ]
     records = ask_each(tmp_path, server, replies)
     assert [record["failure_type"] for record in records] == [None, None, "stream_interrupted"]
 
@@ -114,7 +133,13 @@ def test_row_16_either_word_of_the_end_will_do(server: ScriptedServer, tmp_path:
 @pytest.mark.parametrize(("code", "status", "calls"), [(500, "error", 1), (429, "rate_limited", 2)])
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_row_17_an_error_inside_a_stream(
-    kind: str, code: int, status: str, calls: int, after: str, server: ScriptedServer, tmp_path: Path
+    kind: str,
+    code: int,
+    status: str,
+    calls: int,
+    after: str,
+    server: ScriptedServer,
+    tmp_path: Path,
 ) -> None:
     """An error event is stream_error with the text before it kept; only a 429 is rate_limited and asked again."""
     server.reply_with(StreamError(code, after_text=after))
@@ -125,12 +150,24 @@ def test_row_17_an_error_inside_a_stream(
     assert len(server.calls) == calls
 
 
-@pytest.mark.parametrize(("code", "status"), [("server_error", "error"), ("rate_limit_exceeded", "rate_limited")])
-def test_row_17_a_response_that_failed(code: str, status: str, server: ScriptedServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "status"), [("server_error", "error"), ("rate_limit_exceeded", "rate_limited")]
+)
+def test_row_17_a_response_that_failed(
+    code: str, status: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """`response.failed` is stream_error with its own words; a rate limit in it is rate_limited."""
-    response = {"status": "failed", "error": {"code": code, "message": "the engine died"}, "output": []}
+    response = {
+        "status": "failed",
+        "error": {"code": code, "message": "the engine died"},
+        "output": [],
+    }
     event = {"type": "response.failed", "response": response}
-    server.reply_with(SseBytes(said("openai_responses", "so far") + b"data: " + json.dumps(event).encode() + b"\n\n"))
+    server.reply_with(
+        SseBytes(
+            said("openai_responses", "so far") + b"data: " + json.dumps(event).encode() + b"\n\n"
+        )
+    )
     record = ask_once(tmp_path, server.v1_url, kind="openai_responses", max_retries=0)
     assert verdict(record) == (status, False, "stream_error")
     assert "the engine died" in record["error"] and record["raw_output"] == "so far"
@@ -143,12 +180,17 @@ def test_row_17_a_response_that_failed(code: str, status: str, server: ScriptedS
         b'data: {"error": "the engine died"}\n\n',
         b'event: error\ndata: {"message": "the engine died"}\n\n',
         b"event: error\ndata: the engine died\n\n",
-        b'data: {"error": {"message": "the engine died", "code": ' + b"[" * 300 + b"]" * 300 + b"}}\n\n",
+        b'data: {"error": {"message": "the engine died", "code": '
+        + b"[" * 300
+        + b"]" * 300
+        + b"}}\n\n",
     ],
     ids=["object", "string", "named", "plain words", "deep code"],
 )
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_17_an_error_in_other_words(kind: str, event: bytes, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_17_an_error_in_other_words(
+    kind: str, event: bytes, server: ScriptedServer, tmp_path: Path
+) -> None:
     """However a server words its error event, the record is error / stream_error and quotes it."""
     if kind == "ollama":
         event = event.partition(b"data: ")[2]
@@ -160,7 +202,9 @@ def test_row_17_an_error_in_other_words(kind: str, event: bytes, server: Scripte
 
 
 @pytest.mark.parametrize("kind", OF_EVENTS)
-def test_row_18_and_19_every_way_to_write_the_same_stream(kind: str, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_18_and_19_every_way_to_write_the_same_stream(
+    kind: str, server: ScriptedServer, tmp_path: Path
+) -> None:
     """CR, CRLF, a byte-order mark, comments, ids, no space, data over several lines: the same text as the plain one."""
     plain = said(kind, "Grüße, ", "世界 😀", escaped=False) + ending(kind)
     replies = [
@@ -178,7 +222,9 @@ def test_row_18_and_19_every_way_to_write_the_same_stream(kind: str, server: Scr
         )
     ]
     records = ask_each(tmp_path, server, replies, kind=kind)
-    assert [(r["failure_type"], r["raw_output"]) for r in records] == [(None, "Grüße, 世界 😀")] * len(replies)
+    assert [(r["failure_type"], r["raw_output"]) for r in records] == [
+        (None, "Grüße, 世界 😀")
+    ] * len(replies)
     assert not any(record["text_repaired"] for record in records)
 
 
@@ -190,7 +236,9 @@ def test_row_20_cut_at_every_byte(kind: str, server: ScriptedServer, tmp_path: P
     assert text.encode() in stream
     replies = [SseBytes(stream, splits=[cut], gap_s=0.003) for cut in range(1, len(stream))]
     records = ask_each(tmp_path, server, replies, kind=kind, concurrency=16)
-    assert {(r["failure_type"], r["raw_output"], r["finish_reason"]) for r in records} == {(None, text, "stop")}
+    assert {(r["failure_type"], r["raw_output"], r["finish_reason"]) for r in records} == {
+        (None, text, "stop")
+    }
 
 
 @pytest.mark.parametrize(
@@ -203,7 +251,9 @@ def test_row_20_cut_at_every_byte(kind: str, server: ScriptedServer, tmp_path: P
     ids=bytes.decode,
 )  # fmt: skip
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_21_odd_events_are_ignored(kind: str, data: bytes, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_21_odd_events_are_ignored(
+    kind: str, data: bytes, server: ScriptedServer, tmp_path: Path
+) -> None:
     """An event that says nothing usable costs nothing: the text around it is the answer."""
     odd = data + b"\n" if kind == "ollama" else b"data: " + data + b"\n\n"
     server.reply_with(SseBytes(odd + said(kind, "o") + odd + said(kind, "k") + odd + ending(kind)))
@@ -212,18 +262,24 @@ def test_row_21_odd_events_are_ignored(kind: str, data: bytes, server: ScriptedS
 
 
 @pytest.mark.parametrize("odd_id", [{}, [], 7, None], ids=repr)
-def test_row_21_a_final_item_with_an_odd_id(odd_id: object, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_21_a_final_item_with_an_odd_id(
+    odd_id: object, server: ScriptedServer, tmp_path: Path
+) -> None:
     """What deltas have told is the answer, whatever the summed-up response calls its items."""
     item = {"type": "message", "id": odd_id, "content": [{"type": "output_text", "text": "ok"}]}
     final = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
-    server.reply_with(SseBytes(said("openai_responses", "ok") + f"data: {json.dumps(final)}\n\n".encode()))
+    server.reply_with(
+        SseBytes(said("openai_responses", "ok") + f"data: {json.dumps(final)}\n\n".encode())
+    )
     record = ask_once(tmp_path, server.v1_url, kind="openai_responses")
     assert verdict(record) == ("ok", True, None) and record["raw_output"] == "ok"
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_22_a_200_that_is_not_the_protocol(kind: str, stream: bool, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_22_a_200_that_is_not_the_protocol(
+    kind: str, stream: bool, server: ScriptedServer, tmp_path: Path
+) -> None:
     """A page, broken JSON, another API, or nothing at all under a 200 is error / invalid_response, asked once."""
     page = Html200().body
     replies = [
@@ -239,14 +295,18 @@ def test_row_22_a_200_that_is_not_the_protocol(kind: str, stream: bool, server: 
         SseBytes(b'data: {"choices": [{"delta": {"con\n\ndata: [DONE]\n\n'),
     ]
     records = ask_each(tmp_path, server, replies, kind=kind, stream=stream)
-    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(replies)
+    assert [verdict(record) for record in records] == [("error", False, "invalid_response")] * len(
+        replies
+    )
     assert len(server.calls) == len(replies)
     assert "It works!" in records[0]["error"]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_row_23_usage_that_cannot_be(kind: str, stream: bool, server: ScriptedServer, tmp_path: Path) -> None:
+def test_row_23_usage_that_cannot_be(
+    kind: str, stream: bool, server: ScriptedServer, tmp_path: Path
+) -> None:
     """Missing, negative, absurd or wrongly typed counts are null; the answer stands."""
     names = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
     values = [-1, "12", True, 1.5, None, 10**30, [], {}]
@@ -254,7 +314,9 @@ def test_row_23_usage_that_cannot_be(kind: str, stream: bool, server: ScriptedSe
     replies = [Text("yes", usage=usage) for usage in usages]
     records = ask_each(tmp_path, server, replies, kind=kind, stream=stream)
     assert [verdict(record) for record in records] == [("ok", True, None)] * len(replies)
-    assert {(r["input_tokens"], r["output_tokens"], r["output_tps"]) for r in records} == {(None, None, None)}
+    assert {(r["input_tokens"], r["output_tokens"], r["output_tps"]) for r in records} == {
+        (None, None, None)
+    }
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
@@ -316,11 +378,15 @@ def test_row_52_bytes_that_are_not_utf8(kind: str, server: ScriptedServer, tmp_p
     body = json.dumps(whole).encode().replace(b"BAD", b"\xff")
     replies = [SseBytes(broken + ending(kind)), Status(200, body=body)]
     records = ask_each(tmp_path, server, replies, kind=kind)
-    assert [(r["raw_output"], r["text_repaired"]) for r in records] == [("one \ufffd two", True)] * 2
+    assert [(r["raw_output"], r["text_repaired"]) for r in records] == [
+        ("one \ufffd two", True)
+    ] * 2
 
 
 def test_row_52_lone_surrogates_in_an_error(server: ScriptedServer, tmp_path: Path) -> None:
     """An error message with half a character in it is quoted, and the record can be read back."""
-    server.reply_with(Status(400, body=rb'{"error": {"message": "bad \ud83d thing", "code": "\udc00"}}'))
+    server.reply_with(
+        Status(400, body=rb'{"error": {"message": "bad \ud83d thing", "code": "\udc00"}}')
+    )
     (record,) = ask(tmp_path, server.v1_url)
     assert verdict(record) == ("error", False, "http_400") and "bad \ufffd thing" in record["error"]

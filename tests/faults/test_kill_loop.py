@@ -28,7 +28,16 @@ LASTING = (
     "failure_type", "objective_pass", "violation", "input_tokens", "output_tokens", "raw_output", "parsed_output",
     "tool_calls", "tool_use_success", "suite", "repeat", "finish_reason", "warnings",
 )  # fmt: skip
-COUNTED = ("n_total", "n_ok", "n_success", "n_error", "n_judged", "n_passed", "objective_pass_rate", "tool_use")
+COUNTED = (
+    "n_total",
+    "n_ok",
+    "n_success",
+    "n_error",
+    "n_judged",
+    "n_passed",
+    "objective_pass_rate",
+    "tool_use",
+)
 
 
 @dataclass
@@ -108,9 +117,14 @@ class KilledRuns:
         records = [strict(line) for line in lines[:-1]]
         assert max(Counter(map(cell, records)).values(), default=1) == 1, "a cell stands twice"
         if (folder / "events.jsonl").exists() and (told := stderr.count("  [")):
-            events = [json.loads(line) for line in (folder / "events.jsonl").read_bytes().split(b"\n")[:-1]]
+            events = [
+                json.loads(line)
+                for line in (folder / "events.jsonl").read_bytes().split(b"\n")[:-1]
+            ]
             stretch = sum(event["event"] == "stretch_started" for event in events) - 1
-            assert sum(record["stretch"] == stretch for record in records) >= told, "a row that was told is lost"
+            assert sum(record["stretch"] == stretch for record in records) >= told, (
+                "a row that was told is lost"
+            )
         for name in ("config.json", "inventory.json", "summary.json"):
             if (folder / name).exists():
                 strict((folder / name).read_bytes())
@@ -135,7 +149,9 @@ def strict(data: bytes) -> dict[str, Any]:
 
 
 def cell(record: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(record[k] for k in ("provider", "model", "thinking_level", "suite", "prompt_id", "repeat"))
+    return tuple(
+        record[k] for k in ("provider", "model", "thinking_level", "suite", "prompt_id", "repeat")
+    )
 
 
 def lasting(folder: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -169,7 +185,10 @@ def kill_and_compare(place: Path, n_kills: int) -> None:
                 assert lasting(folder) == lasting(untouched)
                 assert counted(folder) == counted(untouched)
                 assert not list(folder.glob(".*")), "a lock or a temporary file was left"
-                kinds = {path.name for path in folder.iterdir()} - {"superseded.jsonl", "results.torn"}
+                kinds = {path.name for path in folder.iterdir()} - {
+                    "superseded.jsonl",
+                    "results.torn",
+                }
                 assert kinds == {path.name for path in untouched.iterdir()}
         except AssertionError as wrong:
             raise AssertionError(f"{wrong}\nCLAWGAUGE_KILL_SEED={seed}: {runs.replay()}") from wrong
@@ -189,7 +208,9 @@ def test_row_31_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
 
 def test_row_37_killed_while_writing_the_summary(place: Path, server: ScriptedServer) -> None:
     """Killed just as summary.json is being written, the old one is there whole; the next command clears the rest."""
-    folder = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "r").folder
+    folder = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "r"
+    ).folder
     before = strict((folder / "summary.json").read_bytes())
     caught = 0
     for _ in range(200):  # a busy machine may look away while the file is there
@@ -213,15 +234,21 @@ def test_row_37_killed_while_writing_the_summary(place: Path, server: ScriptedSe
     assert not list(folder.glob(".*"))
 
 
-@pytest.mark.parametrize("left", [(), ("results.jsonl",), ("results.jsonl", ".lock", ".config.json.1-0.tmp")])
+@pytest.mark.parametrize(
+    "left", [(), ("results.jsonl",), ("results.jsonl", ".lock", ".config.json.1-0.tmp")]
+)
 def test_row_31_killed_before_the_run_began(place: Path, left: tuple[str, ...]) -> None:
     """A kill between making the folder and writing config.json does not use the run id up: the same command works."""
     husk = place / "runs" / "mine"
     husk.mkdir(parents=True)
     for name in left:
         (husk / name).touch()
-    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "mine")
+    done = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "mine"
+    )
     assert done.code == 0, done.stderr
     assert len(done.records()) == 4 and not list(husk.glob(".*"))
-    again = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "mine")
+    again = clawgauge(
+        place, "run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "mine"
+    )
     assert again.code == 2 and "--resume mine" in again.stderr

@@ -58,11 +58,18 @@ def ended_by_the_disk(done: Outcome) -> bool:
     """Exit 4, nothing on stdout, and one sentence that names the file and the way out."""
     *_, last = done.stderr.splitlines()
     clean = not any(word in done.stderr for word in ("Traceback", "Exception", "ExceptionGroup"))
-    return done.code == 4 and clean and last.startswith("clawgauge: ") and "No space left on device" in last
+    return (
+        done.code == 4
+        and clean
+        and last.startswith("clawgauge: ")
+        and "No space left on device" in last
+    )
 
 
 @pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 4])
-def test_row_36_disk_full_while_asking(place: Path, disk: Path, server: ScriptedServer, concurrency: int) -> None:
+def test_row_36_disk_full_while_asking(
+    place: Path, disk: Path, server: ScriptedServer, concurrency: int
+) -> None:
     """The run stops with exit 4 and one sentence, asks nothing more, and goes on once there is room."""
     server.reply_with(BIG)
     ballast = fill(disk, leave_bytes=100 * 1024)
@@ -76,10 +83,15 @@ def test_row_36_disk_full_while_asking(place: Path, disk: Path, server: Scripted
     assert again.code == 0, again.stderr
     records = read_records(disk / "r")
     check_run_folder(disk / "r")
-    assert records[: len(kept)] == kept and len({(r["prompt_id"], r["repeat"]) for r in records}) == len(records) == 20
+    assert (
+        records[: len(kept)] == kept
+        and len({(r["prompt_id"], r["repeat"]) for r in records}) == len(records) == 20
+    )
 
 
-def test_row_36_a_full_disk_says_how_many_answers_were_lost(place: Path, disk: Path, server: ScriptedServer) -> None:
+def test_row_36_a_full_disk_says_how_many_answers_were_lost(
+    place: Path, disk: Path, server: ScriptedServer
+) -> None:
     """Four answers come to a disk without room: none is recorded, four are said to be given up, and are asked again."""
     full = place / "full"
     server.script(Text("yes"))
@@ -104,9 +116,25 @@ def test_row_36_a_full_disk_says_how_many_answers_were_lost(place: Path, disk: P
 def test_row_36_disk_full_with_a_cli_at_work(place: Path, disk: Path) -> None:
     """Calls in flight when the disk fills are ended with all they started."""
     write_suite(place / "two.json", {"prompt": "one"}, {"prompt": "two"})
-    fake = install_fake_claude(place / "bin", answer="x" * 3000, waits_for=place / "go", hang="after_result")
-    env = {"PATH": f"{fake.bin_dir}:{os.environ['PATH']}", "HOME": str(place), "ANTHROPIC_API_KEY": "key-of-a-test"}
-    words = ("run", "-t", "claude_code_cli:m", "-s", "two.json", "--runs-dir", "disk", "--run-id", "r")
+    fake = install_fake_claude(
+        place / "bin", answer="x" * 3000, waits_for=place / "go", hang="after_result"
+    )
+    env = {
+        "PATH": f"{fake.bin_dir}:{os.environ['PATH']}",
+        "HOME": str(place),
+        "ANTHROPIC_API_KEY": "key-of-a-test",
+    }
+    words = (
+        "run",
+        "-t",
+        "claude_code_cli:m",
+        "-s",
+        "two.json",
+        "--runs-dir",
+        "disk",
+        "--run-id",
+        "r",
+    )
     with started(place, *words, env=env) as process:
         wait_until(lambda: fake.calls)
         fill(disk)
@@ -129,11 +157,20 @@ def test_row_36_disk_full_from_the_start(place: Path, disk: Path, server: Script
 
 
 @pytest.mark.parametrize(
-    "name", ["inventory.json", pytest.param("resources_fake_scripted-model_before.txt", marks=pytest.mark.slow)]
+    "name",
+    [
+        "inventory.json",
+        pytest.param("resources_fake_scripted-model_before.txt", marks=pytest.mark.slow),
+    ],
 )
-def test_row_36_disk_full_at_each_document(place: Path, disk: Path, server: ScriptedServer, name: str) -> None:
+def test_row_36_disk_full_at_each_document(
+    place: Path, disk: Path, server: ScriptedServer, name: str
+) -> None:
     """A disk that fills at any document before the first call ends the run the same way, and resume repairs it."""
-    leave_bytes = {"inventory.json": 2 * BLOCK_BYTES, "resources_fake_scripted-model_before.txt": 3 * BLOCK_BYTES}
+    leave_bytes = {
+        "inventory.json": 2 * BLOCK_BYTES,
+        "resources_fake_scripted-model_before.txt": 3 * BLOCK_BYTES,
+    }
     ballast = fill(disk, leave_bytes=leave_bytes[name])
     done = clawgauge(place, *ON_DISK)
     assert ended_by_the_disk(done) and name in done.stderr, done.stderr
@@ -151,7 +188,10 @@ def test_row_36_disk_full_at_the_summary(place: Path, disk: Path) -> None:
     for words in (("run", "--resume", "r"), ("summarize", "r")):
         done = clawgauge(place, *words, "--runs-dir", "disk")
         assert ended_by_the_disk(done) and "summary.json" in done.stderr
-    assert old == ((disk / "r" / "summary.json").read_bytes(), (disk / "r" / "results.jsonl").read_bytes())
+    assert old == (
+        (disk / "r" / "summary.json").read_bytes(),
+        (disk / "r" / "results.jsonl").read_bytes(),
+    )
     assert not list((disk / "r").glob(".*"))
     ballast.unlink()
     assert clawgauge(place, "summarize", "r", "--runs-dir", "disk").code == 0
@@ -174,15 +214,24 @@ def test_row_36_a_limit_on_file_sizes(place: Path, server: ScriptedServer) -> No
 
 def test_row_36_stdout_on_a_full_disk(place: Path) -> None:
     """The result that cannot be printed is a sentence and exit 4; the run itself is complete."""
-    with Path("/dev/full").open("wb") as full, started(place, *SMALL, "--run-id", "r", stdout=full) as process:
+    with (
+        Path("/dev/full").open("wb") as full,
+        started(place, *SMALL, "--run-id", "r", stdout=full) as process,
+    ):
         code, _, err = ended(process)
     assert code == 4 and "standard output" in err.splitlines()[-1] and "Traceback" not in err
-    assert len(read_records(place / "runs" / "r")) == 4 and (place / "runs" / "r" / "summary.md").is_file()
+    assert (
+        len(read_records(place / "runs" / "r")) == 4
+        and (place / "runs" / "r" / "summary.md").is_file()
+    )
 
 
 def test_row_36_progress_on_a_full_disk(place: Path) -> None:
     """A log file without room costs the log, not the run."""
-    with Path("/dev/full").open("wb") as full, started(place, *SMALL, "--run-id", "r", stderr=full) as process:
+    with (
+        Path("/dev/full").open("wb") as full,
+        started(place, *SMALL, "--run-id", "r", stderr=full) as process,
+    ):
         code, out, _ = ended(process)
     assert (code, out) == (0, "runs/r\n") and len(read_records(place / "runs" / "r")) == 4
 
@@ -195,7 +244,9 @@ def test_row_36_no_streams_at_all(place: Path) -> None:
     assert len(read_records(place / "runs" / "r")) == 4
 
 
-def test_row_36_no_folder_for_the_cli_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_36_no_folder_for_the_cli_to_work_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Claude Code gets an empty folder to work in; where none can be made, the machine ends the run and says why."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     provider = ClaudeCodeCli(ProviderSettings(name="c", type="claude_code_cli", environ={}))
@@ -213,7 +264,9 @@ def sections(text: str) -> dict[str, str]:
 TOOLS = ("Memory (free -h)", "Disk (df -h)", "GPU (nvidia-smi)", "Ollama (ollama ps)")
 
 
-@pytest.mark.parametrize("path", ["empty", pytest.param("", marks=pytest.mark.slow)], ids=["empty_folder", "no_path"])
+@pytest.mark.parametrize(
+    "path", ["empty", pytest.param("", marks=pytest.mark.slow)], ids=["empty_folder", "no_path"]
+)
 def test_row_57_no_tools_on_path(place: Path, path: str) -> None:
     """Without free, df, ollama and nvidia-smi the snapshots say "not available" and the run is like any other."""
     (place / "empty").mkdir()

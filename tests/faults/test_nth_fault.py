@@ -30,7 +30,9 @@ N_CELLS = 2
 MAX_N = 300
 # What a record may say of a call that met a refusal of this machine. Anything else would be the server's blame.
 OUR_FAILURES = frozenset({None, "client_limit"})
-NO_TOOLS = {"PATH": "/nowhere"}  # free, df and nvidia-smi: each is a process more, and nothing that a run needs
+NO_TOOLS = {
+    "PATH": "/nowhere"
+}  # free, df and nvidia-smi: each is a process more, and nothing that a run needs
 VERBS = {
     "summarize": ("summarize", "r"),
     "report": ("report", "r"),
@@ -41,7 +43,9 @@ VERBS = {
 
 
 def sweep(*faults: Fault) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("fault", [pytest.param(fault, id=str(fault)) for fault in faults])
+    return pytest.mark.parametrize(
+        "fault", [pytest.param(fault, id=str(fault)) for fault in faults]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,9 @@ def prepared(tmp_path: Path, server: ScriptedServer) -> Path:
     folder.mkdir()
     chat_config(folder, fake=server.v1_url)
     write_suite(
-        folder / "two.json", {"prompt": "yes?", "validator": {"type": "max_words", "value": 99}}, {"prompt": "x"}
+        folder / "two.json",
+        {"prompt": "yes?", "validator": {"type": "max_words", "value": 99}},
+        {"prompt": "x"},
     )
     return folder
 
@@ -76,7 +82,9 @@ def copies(prepared: Path, fault: Fault) -> Iterator[tuple[Path, Fault]]:
 def check_ending(done: Outcome, where: str) -> None:
     """No traceback, a documented exit code, and a sentence where it is not 0."""
     assert done.code in {0, 2, 3, 4, 5}, f"{where}: exit {done.code}\n{done.stderr[-1500:]}"
-    assert not any(word in done.stderr for word in ("Traceback", "Exception", "Warning:")), f"{where}\n{done.stderr}"
+    assert not any(word in done.stderr for word in ("Traceback", "Exception", "Warning:")), (
+        f"{where}\n{done.stderr}"
+    )
     if done.code in {2, 4}:
         *_, last = done.stderr.splitlines()
         assert last.startswith("clawgauge: "), f"{where}: {last}"
@@ -85,7 +93,9 @@ def check_ending(done: Outcome, where: str) -> None:
 def check_kept(folder: Path, where: str) -> int:
     """How many records are there: all whole, and none that blames the server."""
     records = read_records(folder) if (folder / "results.jsonl").exists() else []
-    assert {record["failure_type"] for record in records} <= OUR_FAILURES, f"{where}: {records[0]['error']}"
+    assert {record["failure_type"] for record in records} <= OUR_FAILURES, (
+        f"{where}: {records[0]['error']}"
+    )
     if (folder / "summary.json").exists():
         assert json.loads((folder / "summary.json").read_bytes())["run_id"] == "r"
     return sum(record["failure_type"] is None for record in records)
@@ -95,12 +105,22 @@ def check_complete(folder: Path, where: str) -> None:
     """A whole run, one line a cell, and nothing that does not belong there."""
     cells = [(record["prompt_id"], record["failure_type"]) for record in read_records(folder)]
     assert sorted(cells) == [("P0", None), ("P1", None)], f"{where}: {cells}"
-    strays = {path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".lock"}
+    strays = {
+        path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".lock"
+    }
     assert not strays, f"{where}: {strays}"
     check_run_folder(folder)
     (group,) = counts(json.loads((folder / "summary.json").read_bytes()))
-    assert (group["n_total"], group["n_success"], group["n_scheduled"], group["n_passed"]) == (2, 2, 2, 1), where
-    assert "P0" in (folder / "results.jsonl").read_text() and (folder / "summary.md").stat().st_size > 0
+    assert (group["n_total"], group["n_success"], group["n_scheduled"], group["n_passed"]) == (
+        2,
+        2,
+        2,
+        1,
+    ), where
+    assert (
+        "P0" in (folder / "results.jsonl").read_text()
+        and (folder / "summary.md").stat().st_size > 0
+    )
 
 
 def strike_run(command: FaultyCommand, server: ScriptedServer, place: Path, fault: Fault) -> bool:
@@ -119,24 +139,34 @@ def strike_run(command: FaultyCommand, server: ScriptedServer, place: Path, faul
     check_ending(done, where)
     n_kept = check_kept(folder, where)
     assert asked <= n_kept + 1, f"{where}: {asked} were asked and {n_kept} recorded"
-    assert done.code != 2 or asked == 0, f"{where}: exit 2 says that nothing was sent\n{done.stderr}"
+    assert done.code != 2 or asked == 0, (
+        f"{where}: exit 2 says that nothing was sent\n{done.stderr}"
+    )
     if done.code == 0:
         # What this machine refused a call of its own is on record as that, and can be asked again.
         if n_kept == N_CELLS:
             check_complete(folder, where)
         lost = "could not be written" in done.stderr
-        assert lost or len((folder / "events.jsonl").read_bytes().splitlines()) == 4, f"{where}: events lost unsaid"
+        assert lost or len((folder / "events.jsonl").read_bytes().splitlines()) == 4, (
+            f"{where}: events lost unsaid"
+        )
     if fault.error == "EINTR":
         assert done.code == 0 and "could not" not in done.stderr, f"{where}: {done.stderr}"
         return True
-    again, _ = command.run(place, *(RESUME if (folder / "config.json").exists() else RUN), env=NO_TOOLS)
+    again, _ = command.run(
+        place, *(RESUME if (folder / "config.json").exists() else RUN), env=NO_TOOLS
+    )
     assert again.code == 0, f"{where}: {again.stderr}"
     check_complete(folder, where)
-    assert len(server.calls) - before == asked + N_CELLS - n_kept, f"{where}: an answer on disk was asked again"
+    assert len(server.calls) - before == asked + N_CELLS - n_kept, (
+        f"{where}: an answer on disk was asked again"
+    )
     return True
 
 
-def strike_all(command: FaultyCommand, server: ScriptedServer, prepared: Path, fault: Fault) -> None:
+def strike_all(
+    command: FaultyCommand, server: ScriptedServer, prepared: Path, fault: Fault
+) -> None:
     for place, numbered in copies(prepared, fault):
         if not strike_run(command, server, place, numbered):
             return
@@ -151,10 +181,13 @@ def test_a_disk_that_fills_up_at_a_write_costs_one_answer_at_most(
 
 
 @pytest.mark.parametrize(
-    "n_descriptors", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 6, 7, 8, 9, 12, 14, 16, 20, 24))]
+    "n_descriptors",
+    [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 6, 7, 8, 9, 12, 14, 16, 20, 24))],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="needs ulimit")
-def test_too_few_descriptors_are_said_in_one_sentence(place: Path, server: ScriptedServer, n_descriptors: int) -> None:
+def test_too_few_descriptors_are_said_in_one_sentence(
+    place: Path, server: ScriptedServer, n_descriptors: int
+) -> None:
     """Not even an event loop can be had: libuv would end the process without a word."""
     limited = ("/bin/sh", "-c", f'ulimit -n {n_descriptors}; exec "$@"', "sh")
     with started(place, *SMALL, *CONFIG, prefix=limited) as process:
@@ -239,10 +272,14 @@ def test_a_verb_that_fails_leaves_the_old_files_or_the_new_ones(
         check_ending(done, where)
         found = files(place)
         if done.code == 0:
-            assert found.keys() - {"events.jsonl", ".lock"} == expected.keys() - {"events.jsonl"}, where
+            assert found.keys() - {"events.jsonl", ".lock"} == expected.keys() - {"events.jsonl"}, (
+                where
+            )
         assert found["results.jsonl"] == old["results.jsonl"], where
         for name in found.keys() - {"results.jsonl", "events.jsonl", ".lock"}:
-            assert found[name] in (old.get(name), expected.get(name)), f"{where}: {name} is neither old nor new"
+            assert found[name] in (old.get(name), expected.get(name)), (
+                f"{where}: {name} is neither old nor new"
+            )
         again, _ = command.run(place, *VERBS[verb], env=NO_TOOLS)
         assert again.code == 0, f"{where}: {again.stderr}"
         check_complete(place / "runs" / "r", where)

@@ -33,7 +33,9 @@ HOSTILE = "`` ` " * 3_000_000
 class Speaking(Provider):
     """Answers at once with what it is given, the same to every call."""
 
-    def __init__(self, text: str = "", tool_calls: list[tuple[str, dict[str, Any]]] | None = None) -> None:
+    def __init__(
+        self, text: str = "", tool_calls: list[tuple[str, dict[str, Any]]] | None = None
+    ) -> None:
         super().__init__(ProviderSettings(name="speaking", type="speaking"))
         self._text = text
         self._calls = tool_calls or []
@@ -76,12 +78,18 @@ def task(**fields: Any) -> Prompt:
 
 
 @pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_the_loop_goes_on_while_a_hostile_answer_is_judged(tmp_path: Path, concurrency: int) -> None:
+def test_the_loop_goes_on_while_a_hostile_answer_is_judged(
+    tmp_path: Path, concurrency: int
+) -> None:
     """15 MB that take minutes to judge: the row is kept, false at the deadline, and every clock went on meanwhile."""
     provider = Beating(HOSTILE)
-    (record,) = ask_provider(tmp_path, provider, prompts=[task()], judge=Judge(deadline_s=1.0), concurrency=concurrency)
+    (record,) = ask_provider(
+        tmp_path, provider, prompts=[task()], judge=Judge(deadline_s=1.0), concurrency=concurrency
+    )
     assert verdict(record) == ("ok", True, None)
-    assert record["objective_pass"] is False and record["violation"].startswith("not_judged_in_time: ")
+    assert record["objective_pass"] is False and record["violation"].startswith(
+        "not_judged_in_time: "
+    )
     assert record["tool_calls"] == [] and record["raw_output_bytes"] == len(HOSTILE)
     assert provider.beats > 20, "a second on the loop would have let it come round twice"
 
@@ -90,7 +98,9 @@ def test_the_loop_goes_on_while_a_hostile_answer_is_judged(tmp_path: Path, concu
 def test_a_task_goes_on_after_a_call_that_was_killed(tmp_path: Path) -> None:
     """A call that keeps the simulated shell busy is answered as killed, the model goes on, and the row is a verdict."""
     provider = Beating("Done.", [("exec", {"command": "jq -n 'def f: f; f'"})])
-    prompt = task(world={}, max_turns=3, validator={"type": "world_state", "expect": [{"file": "/srv"}]})
+    prompt = task(
+        world={}, max_turns=3, validator={"type": "world_state", "expect": [{"file": "/srv"}]}
+    )
     judge = Judge(deadline_s=1.0, world_deadline_s=1.0)
     (record,) = ask_provider(tmp_path, provider, prompts=[prompt], judge=judge)
     assert "killed" in provider.histories[1][0].answers[0]
@@ -134,7 +144,10 @@ def test_a_sleep_of_the_machine_is_ours() -> None:
     found = own_fault(reset, held_ns=0, slept_ns=3_600_000_000_000)
     assert found is not None and (found.failure_type, found.retryable) == ("client_stalled", True)
     assert own_fault(reset, held_ns=5_000_000_000, slept_ns=0) is None
-    assert own_fault(CallFailure("error", "http_500"), held_ns=5_000_000_000, slept_ns=5_000_000_000) is None
+    assert (
+        own_fault(CallFailure("error", "http_500"), held_ns=5_000_000_000, slept_ns=5_000_000_000)
+        is None
+    )
 
 
 def test_a_timeout_of_somebodys_code_is_an_exception(tmp_path: Path) -> None:
@@ -159,17 +172,26 @@ def is_judging(pid: int) -> bool:
     """Whether a command has a process beside it that has been busy judging for a while."""
     try:
         children = psutil.Process(pid).children()
-        return any("clawgauge.runner.judging" in child.cmdline() and child.cpu_times().user > 1 for child in children)
+        return any(
+            "clawgauge.runner.judging" in child.cmdline() and child.cpu_times().user > 1
+            for child in children
+        )
     except psutil.NoSuchProcess:
         return False
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: ScriptedServer) -> None:
+def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(
+    place: Path, server: ScriptedServer
+) -> None:
     """15 MiB of marks: the command records them as failed, in time or not, rescores them and heeds Ctrl-C."""
     reply = Text(text=HOSTILE, chunks=[HOSTILE])
-    write_suite(place / "one.json", {"prompt": "p", "validator": {"type": "max_words", "value": 3}}, {"prompt": "q"})
+    write_suite(
+        place / "one.json",
+        {"prompt": "p", "validator": {"type": "max_words", "value": 3}},
+        {"prompt": "q"},
+    )
     words = ("run", "-t", "fake:scripted-model", "-s", "one.json", "--no-stream")
     server.script(reply)
     done = clawgauge(place, *words)
@@ -180,7 +202,10 @@ def test_a_hostile_reply_holds_neither_the_run_nor_ctrl_c(place: Path, server: S
     assert clawgauge(place, "rescore", "latest").code == 0
     server.script(reply)
     with subprocess.Popen(
-        [sys.executable, "-m", "clawgauge", *words], cwd=place, env=clean_environment(), stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "clawgauge", *words],
+        cwd=place,
+        env=clean_environment(),
+        stderr=subprocess.DEVNULL,
     ) as running:
         while not is_judging(running.pid):
             assert running.poll() is None, "the run ended before anything was judged"

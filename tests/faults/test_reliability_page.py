@@ -17,7 +17,9 @@ N_ROWS = 60
 def names_in(file: str) -> set[str]:
     """The test functions a file has; files without a folder are beside this one."""
     path = ROOT / file if "/" in file else Path(__file__).parent / file
-    return set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return set(
+        re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def rows_of(name: str) -> set[int]:
@@ -43,12 +45,18 @@ def test_every_row_is_shown_by_a_test_of_its_own() -> None:
     for line in PAGE.splitlines():
         if row := ROW.match(line):
             numbers = [rows_of(name) for _, name in TEST.findall(line)]
-            assert any(int(row[1]) in found for found in numbers), f"row {row[1]} has no test of its own"
-            assert all(int(row[1]) in found for found in numbers if found), f"row {row[1]} names another row's test"
+            assert any(int(row[1]) in found for found in numbers), (
+                f"row {row[1]} has no test of its own"
+            )
+            assert all(int(row[1]) in found for found in numbers if found), (
+                f"row {row[1]} names another row's test"
+            )
 
 
 def test_every_fault_test_is_on_the_page() -> None:
     """Whoever adds a test for a row finds its place: the row itself must be on the page."""
     for path in Path(__file__).parent.glob("test_*.py"):
         for name in names_in(path.name):
-            assert rows_of(name) <= set(range(1, N_ROWS + 1)), f"{path.name}::{name} names a row that is not there"
+            assert rows_of(name) <= set(range(1, N_ROWS + 1)), (
+                f"{path.name}::{name} names a row that is not there"
+            )

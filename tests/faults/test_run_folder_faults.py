@@ -37,9 +37,13 @@ def finished(place: Path, server: ScriptedServer) -> Outcome:
     return clawgauge(place, *RUN, "--run-id", "r")
 
 
-@pytest.mark.parametrize("share", slow_rest([0.5, 0.0, 0.2, 0.9, 1.0], every=5), ids=lambda share: f"{share:.0%}")
+@pytest.mark.parametrize(
+    "share", slow_rest([0.5, 0.0, 0.2, 0.9, 1.0], every=5), ids=lambda share: f"{share:.0%}"
+)
 @pytest.mark.parametrize("verb", ["run --resume", "summarize", "rescore"])
-def test_row_32_a_torn_last_line(finished: Outcome, server: ScriptedServer, verb: str, share: float) -> None:
+def test_row_32_a_torn_last_line(
+    finished: Outcome, server: ScriptedServer, verb: str, share: float
+) -> None:
     """The next writer puts its bytes into results.torn and says so; resuming asks the cell again, once."""
     results = finished.folder / "results.jsonl"
     lines = results.read_bytes().splitlines(keepends=True)
@@ -76,13 +80,23 @@ def test_row_33_a_bad_middle_line(finished: Outcome, kind: str) -> None:
     if kind == "two records on a line":
         bad = lines[1].strip() + lines[2].strip()
     elif kind == "a status nobody knows":
-        bad = lines[1].strip().replace(b'"availability_status":"ok"', b'"availability_status":"fine"')
+        bad = (
+            lines[1].strip().replace(b'"availability_status":"ok"', b'"availability_status":"fine"')
+        )
     assert bad is not None
     results.write_bytes(lines[0] + bad + b"\n" + b"".join(lines[1:]))
-    for words in (("show", "r"), ("show", "r", "P3"), ("summarize", "r"), ("rescore", "r", "--dry-run")):
+    for words in (
+        ("show", "r"),
+        ("show", "r", "P3"),
+        ("summarize", "r"),
+        ("rescore", "r", "--dry-run"),
+    ):
         done = clawgauge(finished.cwd, *words)
         assert done.code == 5 and "1 line" in done.stdout + done.stderr, words
-    assert finished.summary()["n_unreadable_lines"] == 1 and finished.summary()["models"][0]["n_total"] == 4
+    assert (
+        finished.summary()["n_unreadable_lines"] == 1
+        and finished.summary()["models"][0]["n_total"] == 4
+    )
     assert bad in results.read_bytes()
     results.write_bytes(b"".join(lines))  # what is planted here would not meet the schema
 
@@ -96,8 +110,18 @@ def test_row_33_whoever_exits_5_says_why_on_stderr(finished: Outcome) -> None:
     (finished.cwd / "runs" / "closed").mkdir()
     (finished.cwd / "runs" / "closed" / "config.json").write_text("{")
     for words in (
-        *(("show", "r"), ("show", "r", "--json"), ("show", "r", "P3", "--json"), ("summarize", "r")),
-        *(("rescore", "r", "--dry-run"), ("report", "r", "-o", "r.html"), ("export", "r"), ("history",)),
+        *(
+            ("show", "r"),
+            ("show", "r", "--json"),
+            ("show", "r", "P3", "--json"),
+            ("summarize", "r"),
+        ),
+        *(
+            ("rescore", "r", "--dry-run"),
+            ("report", "r", "-o", "r.html"),
+            ("export", "r"),
+            ("history",),
+        ),
         *(("history", "--json"), ("history", "-o", "h.txt"), ("route", "r", "-o", "p.json")),
         *(("compare", "r", "other/r2"), ("compare", "r", "other/r2", "--json", "-o", "c.json")),
         ("run", "--resume", "r", "--quiet", "--json"),
@@ -119,7 +143,9 @@ def test_row_33_resuming_over_a_bad_line(finished: Outcome, server: ScriptedServ
     assert done.code == 5 and "1 line of results.jsonl could not be read" in done.stderr
     assert len(server.calls) == 5
     assert finished.summary()["models"][0]["n_total"] == 4
-    readable = [json.loads(line) for line in results.read_bytes().splitlines() if b"spoilt" not in line]
+    readable = [
+        json.loads(line) for line in results.read_bytes().splitlines() if b"spoilt" not in line
+    ]
     assert sorted(record["prompt_id"] for record in readable) == ["P0", "P1", "P2", "P3"]
 
 
@@ -147,12 +173,18 @@ def test_row_34_resume_after_an_edited_suite(finished: Outcome, server: Scripted
     assert len(server.calls) == 4
     forced = clawgauge(finished.cwd, "run", "--resume", "r", "--force")
     assert forced.code == 0 and f"not comparable where {named}" in forced.stderr
-    events = [json.loads(line) for line in (finished.folder / "events.jsonl").read_text().splitlines()]
-    (given_up,) = [event["detail"]["differences"] for event in events if event["event"] == "forced_resume"]
+    events = [
+        json.loads(line) for line in (finished.folder / "events.jsonl").read_text().splitlines()
+    ]
+    (given_up,) = [
+        event["detail"]["differences"] for event in events if event["event"] == "forced_resume"
+    ]
     assert "; ".join(given_up) == named
 
 
-def test_row_34_resume_with_another_target_or_option(finished: Outcome, server: ScriptedServer) -> None:
+def test_row_34_resume_with_another_target_or_option(
+    finished: Outcome, server: ScriptedServer
+) -> None:
     """Another plan is refused by what differs, and --force says the same while it goes on."""
     others: list[tuple[tuple[str, ...], str]] = [
         (("-t", "fake:other-model"), "new fake:other-model"),
@@ -170,7 +202,9 @@ def test_row_34_resume_with_another_target_or_option(finished: Outcome, server: 
         assert forced.code == 0 and "not comparable" in forced.stderr and named in forced.stderr
 
 
-def test_row_34_a_suite_named_by_the_configuration_file(place: Path, server: ScriptedServer) -> None:
+def test_row_34_a_suite_named_by_the_configuration_file(
+    place: Path, server: ScriptedServer
+) -> None:
     """An edited suite is noticed wherever it was named: here in a configuration file of another folder."""
     other = place / "etc"
     other.mkdir()
@@ -187,11 +221,18 @@ def test_row_34_a_suite_named_by_the_configuration_file(place: Path, server: Scr
     assert refused.code == 2 and "changed prompts small/P0" in refused.stderr
 
 
-def test_row_34_resume_where_the_provider_is_not_known(finished: Outcome, server: ScriptedServer) -> None:
+def test_row_34_resume_where_the_provider_is_not_known(
+    finished: Outcome, server: ScriptedServer
+) -> None:
     """Without the configuration that names the server, resuming says so instead of breaking down."""
     (finished.cwd / "clawgauge.toml").rename(finished.cwd / "moved.toml")
     done = clawgauge(finished.cwd, "run", "--resume", "r")
-    assert done.code == 2 and "'fake'" in done.stderr and "--config" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.code == 2
+        and "'fake'" in done.stderr
+        and "--config" in done.stderr
+        and "Traceback" not in done.stderr
+    )
     assert clawgauge(finished.cwd, "run", "--resume", "r", "--config", "moved.toml").code == 0
 
 
@@ -201,16 +242,26 @@ def test_row_34_resume_without_the_suite_file(place: Path, server: ScriptedServe
     first = clawgauge(place, *RUN)
     (place / "small.json").unlink()
     done = clawgauge(place, "run", "--resume", first.folder.name, "--retry-errors")
-    assert done.code == 0 and len(server.calls) == 5 and server.calls[-1].prompt == "at most three words"
+    assert (
+        done.code == 0
+        and len(server.calls) == 5
+        and server.calls[-1].prompt == "at most three words"
+    )
 
 
-def test_row_35_failed_cells_of_every_kind_are_asked_again(place: Path, server: ScriptedServer) -> None:
+def test_row_35_failed_cells_of_every_kind_are_asked_again(
+    place: Path, server: ScriptedServer
+) -> None:
     """Errors, rate limits and skipped cells are refilled with --retry-errors alone; each old line is put aside once."""
     server.script(Text("yes"), Status(400), Status(429), Text(""))
-    server.reply_with(lambda request: Status(404, json=MISSING) if request.model == "gone" else Text("yes"))
+    server.reply_with(
+        lambda request: Status(404, json=MISSING) if request.model == "gone" else Text("yes")
+    )
     models = ("scripted-model", "gone", "other-model")
     targets = [word for model in models for word in ("-t", f"fake:{model}")]
-    first = clawgauge(place, "run", *targets, "-s", "small.json", "--max-retries", "0", "--run-id", "r")
+    first = clawgauge(
+        place, "run", *targets, "-s", "small.json", "--max-retries", "0", "--run-id", "r"
+    )
     ends = [(record["model"], record["availability_status"]) for record in first.records()]
     assert [status for _, status in ends[:4]] == ["ok", "error", "rate_limited", "ok"]
     assert set(ends[4:8]) == {("gone", "skipped_unavailable")}
@@ -235,10 +286,26 @@ def test_row_35_failed_cells_of_every_kind_are_asked_again(place: Path, server: 
 @pytest.mark.parametrize(
     "run_id",
     slow_rest(
-        ["../x", "..", "/tmp/clawgauge-x", "a\x1b[2Jb", "", "a/b", "x" * 300, "a\\b", "a\nb", ".", "-x", "nul"], every=3
+        [
+            "../x",
+            "..",
+            "/tmp/clawgauge-x",
+            "a\x1b[2Jb",
+            "",
+            "a/b",
+            "x" * 300,
+            "a\\b",
+            "a\nb",
+            ".",
+            "-x",
+            "nul",
+        ],
+        every=3,
     ),
 )
-def test_row_45_a_run_id_that_is_no_folder_name(place: Path, server: ScriptedServer, run_id: str) -> None:
+def test_row_45_a_run_id_that_is_no_folder_name(
+    place: Path, server: ScriptedServer, run_id: str
+) -> None:
     """Refused before any file is made, anywhere, and before any request; the refusal cannot steer a terminal."""
     before = sorted(place.parent.rglob("*"))
     done = clawgauge(place, *RUN, f"--run-id={run_id}")
@@ -248,7 +315,10 @@ def test_row_45_a_run_id_that_is_no_folder_name(place: Path, server: ScriptedSer
 
 
 def test_row_45_a_run_id_with_a_nul(
-    place: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    server: ScriptedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No shell can pass a NUL, but a program that calls ours can: refused like the rest."""
     monkeypatch.chdir(place)
@@ -260,9 +330,22 @@ def test_row_45_a_run_id_with_a_nul(
 
 def test_row_46_models_that_could_share_a_file(place: Path, server: ScriptedServer) -> None:
     """Every target has its own pair of resource files, whatever its model is called, and each fits a file system."""
-    models = ["a/b:c", "a_b_c", "a-b-c", "A_B_C", "a b c", "ä", "../../etc/passwd", "m" * 300, "m" * 300 + "n", "con"]
+    models = [
+        "a/b:c",
+        "a_b_c",
+        "a-b-c",
+        "A_B_C",
+        "a b c",
+        "ä",
+        "../../etc/passwd",
+        "m" * 300,
+        "m" * 300 + "n",
+        "con",
+    ]
     targets = [word for model in models for word in ("-t", f"fake:{model}")]
-    done = clawgauge(place, "run", *targets, "-t", "fake:a_b_c@high", "-s", "small.json", "--prompt-ids", "P0")
+    done = clawgauge(
+        place, "run", *targets, "-t", "fake:a_b_c@high", "-s", "small.json", "--prompt-ids", "P0"
+    )
     assert done.code == 0, done.stderr
     for moment in ("before", "after"):
         names = [path.name for path in done.folder.glob(f"resources_*_{moment}.txt")]
@@ -289,7 +372,9 @@ def test_row_55_a_wall_clock_that_steps_back(tmp_path: Path, server: ScriptedSer
     """Durations come from another clock: none is negative, in no record, attempt, event or summary."""
     settings = ProviderSettings("fake", "openai_chat", base_url=server.v1_url)
     prompts = [
-        Prompt(id=f"P{n}", name="n", prompt="p", validator={"type": "exact", "value": "yes"}, suite="s")
+        Prompt(
+            id=f"P{n}", name="n", prompt="p", validator={"type": "exact", "value": "yes"}, suite="s"
+        )
         for n in range(4)
     ]
     target = Target("fake", "scripted-model")
@@ -300,17 +385,28 @@ def test_row_55_a_wall_clock_that_steps_back(tmp_path: Path, server: ScriptedSer
         with RunFolder.create(tmp_path) as folder:
             given = {target.provider: create_provider(settings)}
             environ = {"PATH": os.defpath}
-            plan = plan_of(prompts, given=given, targets=[target], environ=environ, timeout_s=timeout_s)
+            plan = plan_of(
+                prompts, given=given, targets=[target], environ=environ, timeout_s=timeout_s
+            )
             asyncio.run(run(plan, folder, Observer(), SteppingClock()))
         records = read_records(folder.path)
-        n_timeouts = sum(attempt["failure_type"] == "timeout" for r in records for attempt in r["attempts"])
+        n_timeouts = sum(
+            attempt["failure_type"] == "timeout" for r in records for attempt in r["attempts"]
+        )
         if n_timeouts == 1 and records[3]["e2e_ms"] >= 900 * timeout_s:
             break  # all but the last were answered before the deadline
     assert [record["failure_type"] for record in records] == [None, None, "http_400", "timeout"]
     assert records[0]["e2e_ms"] >= 20 and records[3]["e2e_ms"] >= 900 * timeout_s
     for record in records:
-        durations = [record["e2e_ms"], record["total_ms"], record["timings_us"]["e2e"], record["ttft_ms"] or 0]
-        durations += [attempt[key] for attempt in record["attempts"] for key in ("e2e_ms", "waited_ms")]
+        durations = [
+            record["e2e_ms"],
+            record["total_ms"],
+            record["timings_us"]["e2e"],
+            record["ttft_ms"] or 0,
+        ]
+        durations += [
+            attempt[key] for attempt in record["attempts"] for key in ("e2e_ms", "waited_ms")
+        ]
         assert min(durations) >= 0 and max(durations) < 60_000_000
         assert record["ended_at_ms"] - record["started_at_ms"] == record["e2e_ms"]
     (group,) = summarize_folder(folder.path).models

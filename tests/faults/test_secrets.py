@@ -54,7 +54,9 @@ def leaks(text: str) -> list[str]:
     found = []
     for secret in (KEY, URL_PASSWORD, QUERY_KEY, basic):
         for form in (secret, json.dumps(secret)[1:-1]):
-            found += [form[at : at + 12] for at in range(len(form) - 11) if form[at : at + 12] in text]
+            found += [
+                form[at : at + 12] for at in range(len(form) - 11) if form[at : at + 12] in text
+            ]
     return found
 
 
@@ -65,7 +67,9 @@ def assert_silent(place: Path, *outcomes: Outcome) -> None:
         assert "Traceback" not in done.stderr
     for path in (place / "runs").rglob("*"):
         assert leaks(str(path)) == []
-        assert not path.is_file() or leaks(path.read_bytes().decode("utf-8", "replace")) == [], path.name
+        assert not path.is_file() or leaks(path.read_bytes().decode("utf-8", "replace")) == [], (
+            path.name
+        )
 
 
 def echo(make: Callable[[str], Reply]) -> Callable[[ReceivedRequest], Reply]:
@@ -108,7 +112,9 @@ ECHOES: dict[str, Callable[[str], Reply]] = {
 
 
 @pytest.mark.parametrize("name", slow_rest(ECHOES, every=3))
-def test_row_41_a_server_that_repeats_the_key(keyed: Path, server: ScriptedServer, name: str) -> None:
+def test_row_41_a_server_that_repeats_the_key(
+    keyed: Path, server: ScriptedServer, name: str
+) -> None:
     """Whatever part of its reply holds the key, no file of the run and no line on the terminal shows it."""
     server.reply_with(echo(ECHOES[name]))
     done = clawgauge(keyed, *RUN, "--max-retries", "0", env=KEY_ENV)
@@ -132,7 +138,9 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "percent signs": lambda key: "".join(f"%{ord(one):02x}" for one in key),
     "JSON escapes": lambda key: "".join(f"\\u{ord(one):04x}" for one in key),
     "HTML entities": lambda key: "".join(f"&#{ord(one)};" for one in key),
-    "fullwidth letters": lambda key: "".join(chr(ord(one) + 0xFEE0) if one.isalnum() else one for one in key),
+    "fullwidth letters": lambda key: "".join(
+        chr(ord(one) + 0xFEE0) if one.isalnum() else one for one in key
+    ),
     "base64": lambda key: b64encode(f"{key}".encode()).decode(),
     "base64 one further": lambda key: b64encode(f"x{key}".encode()).decode(),
     "base64 two further": lambda key: b64encode(f"xy{key}".encode()).decode(),
@@ -151,7 +159,9 @@ def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
     replies = [
         lambda key: Text(f"your key is {hide(key)}."),
         lambda key: Text(chunks=list(f"your key is {hide(key)}."), model=f"m {hide(key)}"),
-        lambda key: Text("", tool_calls=[("lookup", json.dumps({"key": hide(key)}))], reasoning=hide(key)),
+        lambda key: Text(
+            "", tool_calls=[("lookup", json.dumps({"key": hide(key)}))], reasoning=hide(key)
+        ),
         lambda key: Status(400, message=f"the key {hide(key)} is not welcome"),
     ]
     rest = map(echo, replies)
@@ -162,7 +172,11 @@ def test_row_41_a_key_in_disguise_is_on_no_disk_and_on_no_screen(
     server.reply_with(reply)
     done = clawgauge(keyed, *RUN, "--max-retries", "0", env=KEY_ENV)
     assert len(done.records()) == 4, done.stderr
-    looks = [("show", "latest"), *(("show", "latest", f"P{n}") for n in range(4)), ("show", "latest", "P0", "--json")]
+    looks = [
+        ("show", "latest"),
+        *(("show", "latest", f"P{n}") for n in range(4)),
+        ("show", "latest", "P0", "--json"),
+    ]
     looks += [("report", "latest", "-o", "report.html"), ("export", "latest", "-o", "all.csv")]
     screens = [done, *(clawgauge(keyed, *words) for words in looks)]
     texts = [screen.stdout + screen.stderr for screen in screens]
@@ -200,17 +214,26 @@ def test_row_41_a_masked_answer_is_judged_as_it_came(keyed: Path, server: Script
     assert third["warnings"] == []
     assert "key_withheld" in done.stderr
     stricter = {"type": "exact", "value": "key: *** !"}
-    questions = [{"prompt": question, "validator": stricter} for question in ("words", "json", "other")]
+    questions = [
+        {"prompt": question, "validator": stricter} for question in ("words", "json", "other")
+    ]
     write_suite(keyed / "other.json", *questions, name="small")
     again = clawgauge(keyed, "rescore", "latest", "--suite", "other.json")
     assert again.code == 0 and "2 answers held a key" in again.stderr
     assert done.records()[0] == first
-    looks = [("show", "latest"), ("show", "latest", "P0"), ("show", "latest", "P0", "--json"), ("summarize", "latest")]
+    looks = [
+        ("show", "latest"),
+        ("show", "latest", "P0"),
+        ("show", "latest", "P0", "--json"),
+        ("summarize", "latest"),
+    ]
     assert_silent(keyed, done, again, *(clawgauge(keyed, *words) for words in looks))
 
 
 @pytest.mark.parametrize("visible", [9, 12, 30, len(KEY) - 1])
-def test_row_41_an_answer_cut_in_the_middle_of_a_key(keyed: Path, server: ScriptedServer, visible: int) -> None:
+def test_row_41_an_answer_cut_in_the_middle_of_a_key(
+    keyed: Path, server: ScriptedServer, visible: int
+) -> None:
     """Where the cap of 64 KB falls into the key, what is left of it goes too."""
     server.reply_with(Text(chunks=["x" * (65_536 - visible), KEY, " and more"]))
     done = clawgauge(keyed, *RUN, "--prompt-ids", "P0", env=KEY_ENV)
@@ -222,31 +245,46 @@ def test_row_41_an_answer_cut_in_the_middle_of_a_key(keyed: Path, server: Script
 def test_row_41_a_key_inside_the_address(place: Path, server: ScriptedServer) -> None:
     """User-info and `?key=` reach the server and nothing else, even when it sends both back."""
     address = server.v1_url.replace("://", f"://me:{URL_PASSWORD}@") + f"?key={QUERY_KEY}"
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}"\n')
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}"\n'
+    )
     server.script(Text("yes"))
-    server.reply_with(lambda request: Status(400, message=f"{address} {request.headers} {request.target}"))
+    server.reply_with(
+        lambda request: Status(400, message=f"{address} {request.headers} {request.target}")
+    )
     done = clawgauge(place, *RUN)
     first = server.calls[0]
     assert first.query == f"key={QUERY_KEY}"
-    assert first.headers["authorization"] == f"Basic {b64encode(f'me:{URL_PASSWORD}'.encode()).decode()}"
+    assert (
+        first.headers["authorization"]
+        == f"Basic {b64encode(f'me:{URL_PASSWORD}'.encode()).decode()}"
+    )
     assert [r["failure_type"] for r in done.records()] == [None, "http_400", "http_400", "http_400"]
     config = json.loads((done.folder / "config.json").read_bytes())
     assert config["providers"]["fake"]["base_url"] == server.v1_url
     refused = clawgauge(place, "run", "-t", "fake:*", "-s", "small.json", env={"FAKE": "1"})
-    assert_silent(place, done, refused, clawgauge(place, "doctor"), clawgauge(place, "doctor", "--json"))
+    assert_silent(
+        place, done, refused, clawgauge(place, "doctor"), clawgauge(place, "doctor", "--json")
+    )
 
 
 def test_row_41_a_key_inside_the_path(place: Path, server: ScriptedServer) -> None:
     """Where a gateway wants the key in the path, it is masked in config.json, and the run can still be resumed."""
     address = server.v1_url.replace("/v1", f"/{URL_PASSWORD}/v1")
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}"\n')
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}"\n'
+    )
     server.script(Text("yes"), Status(400))
     env = {"GATEWAY_TOKEN": URL_PASSWORD}
     done = clawgauge(place, *RUN, env=env)
     again = clawgauge(place, "run", "--resume", done.folder.name, "--retry-errors", env=env)
     assert again.code == 0, again.stderr
-    assert len(server.calls) == 5 and {call.path for call in server.calls} == {f"/{URL_PASSWORD}/v1/chat/completions"}
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}/else"\n')
+    assert len(server.calls) == 5 and {call.path for call in server.calls} == {
+        f"/{URL_PASSWORD}/v1/chat/completions"
+    }
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}/else"\n'
+    )
     refused = clawgauge(place, "run", "--resume", done.folder.name, env=env)
     assert refused.code == 2 and "/***/v1/else" in refused.stderr
     assert_silent(place, done, again, refused)
@@ -302,7 +340,9 @@ def test_row_41_servers_that_name_things_after_the_key(place: Path) -> None:
     ],
     ids=lambda words: words[-2] if words[-2] != "-t" else words[-1].replace(KEY, "KEY"),
 )
-def test_row_41_a_key_on_the_command_line(keyed: Path, server: ScriptedServer, words: tuple[str, ...]) -> None:
+def test_row_41_a_key_on_the_command_line(
+    keyed: Path, server: ScriptedServer, words: tuple[str, ...]
+) -> None:
     """A key pasted into an option is refused before anything is sent or written, by its variable's name alone."""
     env = {**KEY_ENV, "OTHER_KEY": KEY.replace("/", "").replace('"', "")}
     done = clawgauge(keyed, "run", "-s", "small.json", *words, env=env)
@@ -322,7 +362,9 @@ def test_row_41_a_key_in_a_prompt(keyed: Path, server: ScriptedServer) -> None:
 
 @pytest.mark.parametrize("table", [f'api_key = "{URL_PASSWORD}"', f'extra_body = {{ api_key = "{URL_PASSWORD}" }}',
                                    f'extra_body = {{ a = [{{ token = "{URL_PASSWORD}" }}] }}'])  # fmt: skip
-def test_row_41_a_key_written_into_the_configuration(place: Path, server: ScriptedServer, table: str) -> None:
+def test_row_41_a_key_written_into_the_configuration(
+    place: Path, server: ScriptedServer, table: str
+) -> None:
     """A key in clawgauge.toml is refused and not repeated; the sentence says how to name it instead."""
     (place / "clawgauge.toml").write_text(
         f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\n{table}\n'
@@ -337,16 +379,35 @@ def test_row_41_the_claude_cli_blurts_out_its_key(place: Path, tmp_path: Path) -
     for number, behaviour in enumerate(
         (
             {"canary": KEY},
-            {"canary": KEY, "result": {"is_error": True, "result": f"API Error: {KEY}"}, "exit_code": 1},
+            {
+                "canary": KEY,
+                "result": {"is_error": True, "result": f"API Error: {KEY}"},
+                "exit_code": 1,
+            },
             {"stdout": f"not JSON: {KEY}\n".encode(), "stderr": f"{KEY}\n", "exit_code": 1},
             {"stdout": b"", "stderr": "e" * 65_000 + f" {KEY} " + "f" * 520, "exit_code": 3},
         )
     ):
         fake = install_fake_claude(tmp_path / f"bin{number}", **behaviour)
         env = {"ANTHROPIC_API_KEY": KEY, "PATH": f"{fake.bin_dir}{os.pathsep}{os.environ['PATH']}"}
-        done = clawgauge(place, "run", "-t", "claude_code_cli:opus", "-s", "small.json", "--prompt-ids", "P0", env=env)
+        done = clawgauge(
+            place,
+            "run",
+            "-t",
+            "claude_code_cli:opus",
+            "-s",
+            "small.json",
+            "--prompt-ids",
+            "P0",
+            env=env,
+        )
         assert len(fake.calls) == 1 and KEY not in " ".join(fake.calls[0].argv)
-        assert_silent(place, done, clawgauge(place, "show", "latest", "P0"), clawgauge(place, "doctor", env=env))
+        assert_silent(
+            place,
+            done,
+            clawgauge(place, "show", "latest", "P0"),
+            clawgauge(place, "doctor", env=env),
+        )
 
 
 PLUGIN = """
@@ -391,23 +452,31 @@ def test_row_41_an_exception_that_carries_the_key(place: Path, plugin_env: dict[
     assert_silent(place, done)
 
 
-@pytest.mark.parametrize("words", [("run", "-t", "hopeless:m", "-s", "small.json"), ("doctor",)], ids=["run", "doctor"])
+@pytest.mark.parametrize(
+    "words", [("run", "-t", "hopeless:m", "-s", "small.json"), ("doctor",)], ids=["run", "doctor"]
+)
 def test_row_41_a_traceback_that_carries_the_key(
     place: Path, plugin_env: dict[str, str], words: tuple[str, ...]
 ) -> None:
     """Even a defect that ends the program, which shows where it is, does not show the key."""
     done = clawgauge(place, *words, env=plugin_env)
     assert done.code == 70
-    assert "RuntimeError: cannot log in with" in done.stderr and leaks(done.stderr + done.stdout) == []
+    assert (
+        "RuntimeError: cannot log in with" in done.stderr and leaks(done.stderr + done.stdout) == []
+    )
 
 
 @pytest.mark.parametrize("placeholder", ["ollama", "not-needed", "lm-studio", "EMPTY", "12345678"])
-def test_row_41_a_placeholder_is_no_key(keyed: Path, server: ScriptedServer, placeholder: str) -> None:
+def test_row_41_a_placeholder_is_no_key(
+    keyed: Path, server: ScriptedServer, placeholder: str
+) -> None:
     """A word that stands where no key is needed is an ordinary word: answers and targets keep it."""
     server.reply_with(Text(f"run {placeholder} list"))
     done = clawgauge(keyed, *RUN, env={"MY_SERVER_KEY": placeholder, "OPENAI_API_KEY": placeholder})
     assert done.code == 0
-    assert {(r["raw_output"], tuple(r["warnings"])) for r in done.records()} == {(f"run {placeholder} list", ())}
+    assert {(r["raw_output"], tuple(r["warnings"])) for r in done.records()} == {
+        (f"run {placeholder} list", ())
+    }
 
 
 def test_row_41_resuming_keeps_the_secret(keyed: Path, server: ScriptedServer) -> None:

@@ -74,7 +74,9 @@ def test_row_38_two_processes_one_run_folder(place: Path, server: ScriptedServer
 
 
 @pytest.mark.parametrize(
-    ("number", "loop"), [(signal.SIGINT, "asyncio"), (signal.SIGTERM, "uvloop")], ids=["row_39", "row_40"]
+    ("number", "loop"),
+    [(signal.SIGINT, "asyncio"), (signal.SIGTERM, "uvloop")],
+    ids=["row_39", "row_40"],
 )
 def test_row_39_and_40_one_signal_ends_the_run_in_order(
     place: Path, server: ScriptedServer, number: signal.Signals, loop: str
@@ -90,7 +92,10 @@ def test_row_39_and_40_one_signal_ends_the_run_in_order(
     assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 1
     assert not (place / "runs" / "cut" / ".lock").exists()
     # The call that was given up, and all that was not asked: one command for both.
-    assert re.findall(r"clawgauge run --resume cut(?: --\S+)*", err) == ["clawgauge run --resume cut"] * 2
+    assert (
+        re.findall(r"clawgauge run --resume cut(?: --\S+)*", err)
+        == ["clawgauge run --resume cut"] * 2
+    )
 
 
 def last_event(folder: Path) -> dict[str, Any]:
@@ -98,7 +103,9 @@ def last_event(folder: Path) -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize(("n_in_flight", "said"), [(1, "1 call was given up"), (3, "3 calls were given up")])
+@pytest.mark.parametrize(
+    ("n_in_flight", "said"), [(1, "1 call was given up"), (3, "3 calls were given up")]
+)
 def test_row_39_ctrl_c_says_how_many_calls_were_given_up_and_resume_asks_them_again(
     place: Path, server: ScriptedServer, n_in_flight: int, said: str
 ) -> None:
@@ -123,7 +130,9 @@ def test_row_39_ctrl_c_says_how_many_calls_were_given_up_and_resume_asks_them_ag
     )
 
 
-def test_row_39_where_no_call_was_in_flight_none_is_said_to_be_given_up(place: Path, server: ScriptedServer) -> None:
+def test_row_39_where_no_call_was_in_flight_none_is_said_to_be_given_up(
+    place: Path, server: ScriptedServer
+) -> None:
     """Ctrl-C while the machine is looked at for the last time: all that was asked is on record."""
     env, flag = hanging_tool(place)
     server.script(Text("yes"), Text("yes"), Text("yes"), Held(Text("yes"), flag.exists))
@@ -149,7 +158,9 @@ def hanging_tool(place: Path) -> tuple[dict[str, str], Path]:
 
 
 @pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
-def test_row_39_ctrl_c_twice_during_the_last_snapshot(place: Path, server: ScriptedServer, loop: str) -> None:
+def test_row_39_ctrl_c_twice_during_the_last_snapshot(
+    place: Path, server: ScriptedServer, loop: str
+) -> None:
     """A second Ctrl-C does not wait for a machine that does not answer: it ends at once, and the records stand."""
     env, flag = hanging_tool(place)
     server.script(Text("yes"), SLOW)
@@ -167,12 +178,24 @@ def test_row_39_ctrl_c_twice_during_the_last_snapshot(place: Path, server: Scrip
     await_gone(int((place / "tool pid").read_text()))
 
 
-def test_row_39_ctrl_c_while_a_server_is_loaded_says_what_was_given_up(place: Path, server: ScriptedServer) -> None:
+def test_row_39_ctrl_c_while_a_server_is_loaded_says_what_was_given_up(
+    place: Path, server: ScriptedServer
+) -> None:
     """The calls of a capacity run count as any other; what they were part of is measured anew."""
     n_calls = itertools.count()
     answer = Text("word " * 8)
     server.reply_with(lambda request: answer if next(n_calls) < 3 else SLOW)
-    load = ("capacity", "-t", "fake:scripted-model", "--context", "500", "--output", "8", "--max-concurrency", "2")
+    load = (
+        "capacity",
+        "-t",
+        "fake:scripted-model",
+        "--context",
+        "500",
+        "--output",
+        "8",
+        "--max-concurrency",
+        "2",
+    )
     with started(place, *load, "--run-id", "load") as process:
         wait_until(lambda: len(server.calls) >= 4)
         process.send_signal(signal.SIGINT)
@@ -254,7 +277,9 @@ sys.addaudithook(wait)
 
 
 @pytest.mark.parametrize(
-    ("number", "loop"), [(signal.SIGINT, "uvloop"), (signal.SIGTERM, "asyncio")], ids=["row_39", "row_40"]
+    ("number", "loop"),
+    [(signal.SIGINT, "uvloop"), (signal.SIGTERM, "asyncio")],
+    ids=["row_39", "row_40"],
 )
 def test_row_39_and_40_a_signal_while_the_summary_is_written(
     place: Path, server: ScriptedServer, number: signal.Signals, loop: str
@@ -275,7 +300,9 @@ def test_row_39_and_40_a_signal_while_the_summary_is_written(
     assert summary_of(place / "runs" / "cut")["models"][0]["n_total"] == 4
 
 
-def test_row_39_ctrl_c_twice_while_the_summary_is_written(place: Path, server: ScriptedServer) -> None:
+def test_row_39_ctrl_c_twice_while_the_summary_is_written(
+    place: Path, server: ScriptedServer
+) -> None:
     """A disk that does not answer holds the summary, not the person: the second Ctrl-C ends it at once."""
     disk = SlowDisk(place)
     server.reply_with(Held(Text("yes"), disk.is_held))
@@ -341,7 +368,9 @@ def test_row_40_nohup_is_respected(place: Path, server: ScriptedServer) -> None:
 def in_shell(place: Path, script: str) -> tuple[list[str], str]:
     """What a shell line prints, by lines, and all that went to stderr. `$CG` is the command."""
     env = clean_environment(CG=shlex.join([sys.executable, "-m", "clawgauge"]))
-    done = subprocess.run(["bash", "-c", script], cwd=place, env=env, capture_output=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=place, env=env, capture_output=True, timeout=PATIENCE_S
+    )
     return done.stdout.decode().splitlines(), done.stderr.decode()
 
 
@@ -359,9 +388,13 @@ def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer)
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [(CUT, 130), (("suites", "list"), 0), (("--help",), 0)], ids=["run", "suites", "help"]
+    ("words", "expected"),
+    [(CUT, 130), (("suites", "list"), 0), (("--help",), 0)],
+    ids=["run", "suites", "help"],
 )
-def test_row_40_results_into_a_closed_pipe(place: Path, words: tuple[str, ...], expected: int) -> None:
+def test_row_40_results_into_a_closed_pipe(
+    place: Path, words: tuple[str, ...], expected: int
+) -> None:
     """A reader that is gone before the first line ends a run as a signal does, and is nothing to whoever only reads."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -369,13 +402,18 @@ def test_row_40_results_into_a_closed_pipe(place: Path, words: tuple[str, ...], 
         code, _, err = ended(process)
     assert code == expected and says_nothing_strange(err)
     if words == CUT:
-        assert len(read_records(place / "runs" / "cut")) == 4 and summary_of(place / "runs" / "cut")["models"]
+        assert (
+            len(read_records(place / "runs" / "cut")) == 4
+            and summary_of(place / "runs" / "cut")["models"]
+        )
 
 
 def test_row_40_a_reader_that_has_had_enough(place: Path, server: ScriptedServer) -> None:
     """`export | head` ends quietly and well, as other filters do, also under pipefail."""
     assert clawgauge(place, *CUT).code == 0
-    lines, err = in_shell(place, "set -o pipefail; $CG export cut cut cut --format jsonl | head -n 1 | wc -l; echo $?")
+    lines, err = in_shell(
+        place, "set -o pipefail; $CG export cut cut cut --format jsonl | head -n 1 | wc -l; echo $?"
+    )
     assert ([line.strip() for line in lines], says_nothing_strange(err)) == (["1", "0"], True)
 
 
@@ -417,7 +455,11 @@ def test_row_39_the_cursor_is_back_after_ctrl_c_twice(place: Path, server: Scrip
     env, flag = hanging_tool(place)
     server.script(SLOW)
     terminal = Terminal()
-    how: dict[str, Any] = {"stderr": terminal.slave, "env": {**env, "TERM": "xterm"}, "start_new_session": True}
+    how: dict[str, Any] = {
+        "stderr": terminal.slave,
+        "env": {**env, "TERM": "xterm"},
+        "start_new_session": True,
+    }
     with started(place, *CUT, **how) as process:
         os.close(terminal.slave)
         wait_until(lambda: server.calls and b"\x1b[?25l" in terminal.read())
@@ -432,12 +474,18 @@ def test_row_39_the_cursor_is_back_after_ctrl_c_twice(place: Path, server: Scrip
 
 
 @pytest.mark.parametrize("hang_up", [True, False], ids=["sighup", "silent"])
-def test_row_40_a_terminal_that_goes_away(place: Path, server: ScriptedServer, hang_up: bool) -> None:
+def test_row_40_a_terminal_that_goes_away(
+    place: Path, server: ScriptedServer, hang_up: bool
+) -> None:
     """With its terminal closed the run ends in order on SIGHUP, and without one goes on to its end unseen."""
     closed = threading.Event()
     server.script(Text("yes"), SLOW if hang_up else Held(Text("yes"), closed.is_set))
     terminal = Terminal()
-    how: dict[str, Any] = {"stderr": terminal.slave, "env": {"TERM": "xterm"}, "start_new_session": True}
+    how: dict[str, Any] = {
+        "stderr": terminal.slave,
+        "env": {"TERM": "xterm"},
+        "start_new_session": True,
+    }
     with started(place, *CUT, **how) as process:
         os.close(terminal.slave)
         wait_until(lambda: terminal.read() is not None and len(server.calls) == 2)

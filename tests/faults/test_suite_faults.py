@@ -33,7 +33,9 @@ def run_suite(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def assert_refused(place: Path, server: ScriptedServer, done: subprocess.CompletedProcess[str], *names: str) -> None:
+def assert_refused(
+    place: Path, server: ScriptedServer, done: subprocess.CompletedProcess[str], *names: str
+) -> None:
     """Exit 2, one sentence that names the file and the fault, no request, no folder, no traceback."""
     assert done.returncode == 2, done.stderr
     sentence = done.stderr.splitlines()[-1]
@@ -50,7 +52,14 @@ def assert_refused(place: Path, server: ScriptedServer, done: subprocess.Complet
         ({"type": "regex_fullmatch", "pattern": "(?=a)b"}, "pattern"),
         ({"type": "regex_fullmatch", "pattern": r"(a)\1"}, "pattern"),
         ({"type": "regex_fullmatch", "pattern": "a{100000}"}, "pattern"),
-        ({"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "string", "pattern": "("}}}, "("),
+        (
+            {
+                "type": "json_keys",
+                "required_keys": ["a"],
+                "key_rules": {"a": {"type": "string", "pattern": "("}},
+            },
+            "(",
+        ),
         ({"type": "exakt", "value": "x"}, "exakt"),
         ({"type": "sentiment"}, "sentiment"),
         ({"type": None}, "type"),
@@ -65,7 +74,9 @@ def test_row_48_a_bad_pattern_or_validator(
     (place / "bad.json").write_text(json.dumps([good, {**good, "id": "B", "validator": validator}]))
     done = run_suite(place, "-s", "bad.json")
     assert_refused(place, server, done, "bad.json", "'B'", named)
-    assert len(done.stderr.splitlines()) == 1  # the pattern engine would have a word of its own to say
+    assert (
+        len(done.stderr.splitlines()) == 1
+    )  # the pattern engine would have a word of its own to say
 
 
 BOMB = "\n".join(
@@ -75,7 +86,11 @@ BOMB = "\n".join(
 )
 PROMPT = {"id": "A", "name": "n", "prompt": "p", "validator": {"type": "noop"}}
 FILES: dict[str, tuple[str, str | bytes | int, str]] = {
-    "a tag that runs a program": ("s.yaml", "- !!python/object/apply:os.system [touch pwned]\n", "tags"),
+    "a tag that runs a program": (
+        "s.yaml",
+        "- !!python/object/apply:os.system [touch pwned]\n",
+        "tags",
+    ),
     "a tag that makes an object": ("s.yaml", "- id: !!python/name:os.system\n", "tags"),
     "an anchor bomb": ("s.yaml", BOMB, "anchors and aliases"),
     "an anchor that holds itself": ("s.yaml", "&a [*a]\n", "anchors and aliases"),
@@ -85,7 +100,11 @@ FILES: dict[str, tuple[str, str | bytes | int, str]] = {
     "a TOML key without end": ("s.toml", "a" + ".a" * 200_000 + " = 1", "dotted"),
     "a number without end": ("s.json", '[{"max_tokens": ' + "9" * 100_000 + "}]", "64 bits"),
     "65 MB": ("s.json", 65 << 20, "larger than 64 MiB"),
-    "20,000 prompts": ("s.json", json.dumps([{**PROMPT, "id": f"P{n}"} for n in range(20_000)]), "at most 10000"),
+    "20,000 prompts": (
+        "s.json",
+        json.dumps([{**PROMPT, "id": f"P{n}"} for n in range(20_000)]),
+        "at most 10000",
+    ),
     "a key twice": ("s.json", '[{"id": "A", "prompt": "p", "prompt": "q"}]', "given twice"),
     "not text": ("s.toml", b"\x00\xff\xfe\x89PNG", "not UTF-8"),
 }
@@ -127,5 +146,7 @@ CONFIGS: dict[str, tuple[str | bytes, str]] = {
 def test_row_56_a_hostile_configuration(place: Path, server: ScriptedServer, kind: str) -> None:
     """clawgauge.toml is held to the same: one sentence, exit 2, nothing asked."""
     content, named = CONFIGS[kind]
-    (place / "clawgauge.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (place / "clawgauge.toml").write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
     assert_refused(place, server, run_suite(place, "-s", "small.json"), named)

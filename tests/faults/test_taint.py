@@ -20,7 +20,15 @@ import pytest
 
 from support.command import Outcome, clawgauge, read_records, write_suite
 from support.fake_claude import install_fake_claude
-from support.scripted_server import Html200, ReceivedRequest, Reply, ScriptedServer, Status, StreamError, Text
+from support.scripted_server import (
+    Html200,
+    ReceivedRequest,
+    Reply,
+    ScriptedServer,
+    Status,
+    StreamError,
+    Text,
+)
 from support.slow_rest import slow_rest
 
 ALPHABET = string.ascii_letters + string.digits + "/+=?&#\"\\<>'{}~!"
@@ -94,7 +102,12 @@ FIELDS: dict[str, tuple[tuple[int, ...], Field]] = {
 
 def replies(key: str, n_visible: Iterable[int]) -> list[Reply]:
     """Every field, cut at each of its limits with so many characters of the key to be seen."""
-    made = [make(cut_at(n, key, seen)) for seen in n_visible for limits, make in FIELDS.values() for n in limits]
+    made = [
+        make(cut_at(n, key, seen))
+        for seen in n_visible
+        for limits, make in FIELDS.values()
+        for n in limits
+    ]
     for at in n_visible:
         halves = key[:at], key[at:]
         made.append(Text(halves[0], reasoning=halves[1], model=f"m {halves[0]}", finish=halves[1]))
@@ -108,13 +121,29 @@ def run_tainted(place: Path, server: ScriptedServer, key: str, n_visible: Iterab
         f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\napi_key_env = "MY_SERVER_KEY"\n'
     )
     expected = {"type": "exact", "value": "no"}
-    write_suite(place / "small.json", *({"prompt": f"question {n}", "validator": expected} for n in range(len(made))))
+    write_suite(
+        place / "small.json",
+        *({"prompt": f"question {n}", "validator": expected} for n in range(len(made))),
+    )
     rest = iter(made)
     server.reply_with(lambda request: next(rest))
     env = {"MY_SERVER_KEY": key}
-    words = ("-t", "fake:scripted-model", "-s", "small.json", "--max-retries", "0", "--concurrency", "8")
-    done = clawgauge(place, "run", "--config", "clawgauge.toml", *words, "--run-id", "r", "--json", env=env)
-    assert {call.headers["authorization"] for call in server.calls} == {f"Bearer {key}"}, done.stderr
+    words = (
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "small.json",
+        "--max-retries",
+        "0",
+        "--concurrency",
+        "8",
+    )
+    done = clawgauge(
+        place, "run", "--config", "clawgauge.toml", *words, "--run-id", "r", "--json", env=env
+    )
+    assert {call.headers["authorization"] for call in server.calls} == {f"Bearer {key}"}, (
+        done.stderr
+    )
     records = read_records(place / "runs" / "r")
     assert len(records) == len(made) and json.loads(done.stdout)["run_id"] == "r"
     assert sum(bool(record["warnings"]) for record in records) > len(made) // 4
@@ -128,7 +157,9 @@ def run_tainted(place: Path, server: ScriptedServer, key: str, n_visible: Iterab
     assert_untainted(place, [key], done, *looks)
 
 
-@pytest.mark.parametrize("drawn_once", slow_rest(["", "Qzgjz'J/Z/'kdaqY17IgSxqS1wV>iQ=Q}sbDu=I1L86vgOo0\\77"], every=2))
+@pytest.mark.parametrize(
+    "drawn_once", slow_rest(["", "Qzgjz'J/Z/'kdaqY17IgSxqS1wV>iQ=Q}sbDu=I1L86vgOo0\\77"], every=2)
+)
 def test_a_key_cut_by_any_limit(place: Path, server: ScriptedServer, drawn_once: str) -> None:
     """With one character of it cut off, or all but eight, or half, wherever a server puts it; also one like words."""
     key = drawn_once or canary(51)
@@ -155,45 +186,104 @@ def echo_all(secrets: list[str]) -> Callable[[ReceivedRequest], Reply]:
 
 def test_keys_in_an_address_in_settings_and_in_a_proxy(place: Path, server: ScriptedServer) -> None:
     """User-info, a word of the path, a query, extra_body and the user-info of a proxy are in no file and no line."""
-    word = "".join(random.SystemRandom().choices(string.ascii_letters + string.digits, k=40)) + "a1B2"
+    word = (
+        "".join(random.SystemRandom().choices(string.ascii_letters + string.digits, k=40)) + "a1B2"
+    )
     user, query, body, proxy = (canary(n) for n in (24, 40, 30, 28))
-    address = server.v1_url.replace("://", f"://me:{quote(user, safe='')}@").replace("/v1", f"/{word}/v1")
+    address = server.v1_url.replace("://", f"://me:{quote(user, safe='')}@").replace(
+        "/v1", f"/{word}/v1"
+    )
     listed = f"sk-{word[::-1]}"
     (place / "clawgauge.toml").write_text(
         f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{address}?sig={quote(query, safe="")}"\n'
         f"[providers.fake.extra_body]\nroute = {{ x_token = {json.dumps(body)} }}\nlist = ['{listed}']\n"
     )
-    secrets = [word, user, query, body, proxy, word[::-1], b64encode(f"me:{user}".encode()).decode()]
+    secrets = [
+        word,
+        user,
+        query,
+        body,
+        proxy,
+        word[::-1],
+        b64encode(f"me:{user}".encode()).decode(),
+    ]
     server.reply_with(echo_all(secrets))
     write_suite(place / "small.json", *({"prompt": f"question {n}"} for n in range(4)))
     env = {"HTTPS_PROXY": f"u:{quote(proxy, safe='')}@127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
-    words = ("run", "--config", "clawgauge.toml", "-t", "fake:scripted-model", "-s", "small.json", "--max-retries", "0")
+    words = (
+        "run",
+        "--config",
+        "clawgauge.toml",
+        "-t",
+        "fake:scripted-model",
+        "-s",
+        "small.json",
+        "--max-retries",
+        "0",
+    )
     done = clawgauge(place, *words, env=env)
     assert server.calls, done.stderr
     assert json.loads(server.calls[0].body)["list"] == [listed]
     config = json.loads((done.folder / "config.json").read_bytes())
     assert config["providers"]["fake"]["base_url"] == server.v1_url.replace("/v1", "/***/v1")
-    assert config["providers"]["fake"]["extra_body"] == {"route": {"x_token": "***"}, "list": ["***"]}
+    assert config["providers"]["fake"]["extra_body"] == {
+        "route": {"x_token": "***"},
+        "list": ["***"],
+    }
     again = clawgauge(
-        place, "run", "--config", "clawgauge.toml", "--resume", done.folder.name, "--retry-errors", env=env
+        place,
+        "run",
+        "--config",
+        "clawgauge.toml",
+        "--resume",
+        done.folder.name,
+        "--retry-errors",
+        env=env,
     )
     assert again.code in (0, 3), again.stderr
-    doctor = [clawgauge(place, "doctor", "--config", "clawgauge.toml", *more, env=env) for more in ((), ("--json",))]
+    doctor = [
+        clawgauge(place, "doctor", "--config", "clawgauge.toml", *more, env=env)
+        for more in ((), ("--json",))
+    ]
     assert_untainted(place, secrets, done, again, *doctor)
 
 
 PROGRAMS: dict[str, Callable[[str, int], dict[str, Any]]] = {
-    "stderr": lambda key, seen: {"stdout": b"", "stderr": f"{key} " + "." * (1999 - seen), "exit_code": 3},
-    "a long stderr": lambda key, seen: {"stdout": b"", "stderr": f"{key} " + "." * (65_535 - seen), "exit_code": 3},
-    "a result": lambda key, seen: {"result": {"is_error": True, "result": cut_at(2000, key, seen)}, "exit_code": 1},
-    "no result": lambda key, seen: {"stdout": f"no JSON {cut_at(1992, key, seen)}\n".encode(), "exit_code": 1},
+    "stderr": lambda key, seen: {
+        "stdout": b"",
+        "stderr": f"{key} " + "." * (1999 - seen),
+        "exit_code": 3,
+    },
+    "a long stderr": lambda key, seen: {
+        "stdout": b"",
+        "stderr": f"{key} " + "." * (65_535 - seen),
+        "exit_code": 3,
+    },
+    "a result": lambda key, seen: {
+        "result": {"is_error": True, "result": cut_at(2000, key, seen)},
+        "exit_code": 1,
+    },
+    "no result": lambda key, seen: {
+        "stdout": f"no JSON {cut_at(1992, key, seen)}\n".encode(),
+        "exit_code": 1,
+    },
 }
 
 
 def claude_run(place: Path, bin_dir: Path, key: str, behaviour: dict[str, Any]) -> Outcome:
     fake = install_fake_claude(bin_dir, **behaviour)
     env = {"ANTHROPIC_API_KEY": key, "PATH": f"{fake.bin_dir}{os.pathsep}{os.environ['PATH']}"}
-    words = ("run", "-t", "claude_code_cli:opus", "-s", "small.json", "--prompt-ids", "P0", "--max-retries", "0")
+    words = (
+        "run",
+        "-t",
+        "claude_code_cli:opus",
+        "-s",
+        "small.json",
+        "--prompt-ids",
+        "P0",
+        "--max-retries",
+        "0",
+    )
     done = clawgauge(place, *words, env=env)
     assert len(fake.calls) == 1
     return done
@@ -203,7 +293,9 @@ def claude_run(place: Path, bin_dir: Path, key: str, behaviour: dict[str, Any]) 
 def test_a_key_cut_by_the_limits_of_a_program(place: Path, tmp_path: Path, program: str) -> None:
     """What the claude CLI prints on its stderr, whose end alone is kept, and in its result is no way out either."""
     key = canary(60)
-    assert_untainted(place, [key], claude_run(place, tmp_path / "bin", key, PROGRAMS[program](key, 30)))
+    assert_untainted(
+        place, [key], claude_run(place, tmp_path / "bin", key, PROGRAMS[program](key, 30))
+    )
 
 
 @pytest.mark.slow
@@ -212,16 +304,22 @@ def test_a_key_cut_at_every_offset_by_a_program(place: Path, tmp_path: Path, pro
     """The same with more and fewer characters left."""
     key = canary(40)
     made = [(tmp_path / f"bin{seen}", PROGRAMS[program](key, seen)) for seen in range(7, 41, 3)]
-    assert_untainted(place, [key], *(claude_run(place, bin_dir, key, behaviour) for bin_dir, behaviour in made))
+    assert_untainted(
+        place, [key], *(claude_run(place, bin_dir, key, behaviour) for bin_dir, behaviour in made)
+    )
 
 
 def test_an_answer_is_masked_by_value_alone(place: Path, server: ScriptedServer) -> None:
     """What only looks like a key in an answer is the answer; the same words in an error are not shown."""
     shaped = "the header is Authorization: Bearer sk-abcdefgh12345678"
-    (place / "clawgauge.toml").write_text(f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\n')
+    (place / "clawgauge.toml").write_text(
+        f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\n'
+    )
     write_suite(place / "small.json", {"prompt": shaped}, {"prompt": "b"})
     server.script(Text(shaped), Status(400, message=shaped))
-    done = clawgauge(place, "run", "--config", "clawgauge.toml", "-t", "fake:scripted-model", "-s", "small.json")
+    done = clawgauge(
+        place, "run", "--config", "clawgauge.toml", "-t", "fake:scripted-model", "-s", "small.json"
+    )
     first, second = done.records()
     assert (first["raw_output"], first["warnings"]) == (shaped, [])
     assert second["error"].endswith("Authorization: Bearer ***")

@@ -47,7 +47,9 @@ def test_a_broken_provider_costs_its_cell(
     """Every cell is error / exception with the text so far and the fault's name, and the run goes on to the next."""
     records = ask_provider(tmp_path, Careless(facts, fault), n_prompts=3)
     assert [verdict(record) for record in records] == [("error", False, "exception")] * 3
-    assert all(record["raw_output"] == "half an ans" and words in record["error"] for record in records)
+    assert all(
+        record["raw_output"] == "half an ans" and words in record["error"] for record in records
+    )
 
 
 def test_counts_no_server_can_mean_are_null(tmp_path: Path) -> None:

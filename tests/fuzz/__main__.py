@@ -35,8 +35,21 @@ def explore(kind: str, seconds: int, seeds: list[bytes]) -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         for number, data in enumerate(seeds):
             (Path(folder) / f"seed{number}").write_bytes(data)
-        limits = [f"-max_total_time={seconds}", "-max_len=8192", "-timeout=60", "-rss_limit_mb=4096"]
-        words = [sys.executable, "-c", _ENGINE, kind, folder, *limits, f"-artifact_prefix={folder}/fault-"]
+        limits = [
+            f"-max_total_time={seconds}",
+            "-max_len=8192",
+            "-timeout=60",
+            "-rss_limit_mb=4096",
+        ]
+        words = [
+            sys.executable,
+            "-c",
+            _ENGINE,
+            kind,
+            folder,
+            *limits,
+            f"-artifact_prefix={folder}/fault-",
+        ]
         done = subprocess.run(words, capture_output=True, text=True)
         if "No module named 'atheris'" not in done.stderr:
             print(done.stderr[-300:])

@@ -27,7 +27,14 @@ from clawgauge.journal.lines import encode_line
 from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
 from clawgauge.providers.claude.failures import explain_failure
 from clawgauge.providers.claude.stream import ClaudeStream
-from clawgauge.providers.http.reply import REPLY_CAP_BYTES, STREAM_END, HttpReply, Reader, SseDecoder, SseEvent
+from clawgauge.providers.http.reply import (
+    REPLY_CAP_BYTES,
+    STREAM_END,
+    HttpReply,
+    Reader,
+    SseDecoder,
+    SseEvent,
+)
 from clawgauge.providers.openai.chat import ChatReader
 from clawgauge.providers.openai.responses import ResponsesReader
 from clawgauge.records import Prompt, Result, SuiteRecord, Target
@@ -44,7 +51,12 @@ SPECS: list[dict[str, Any]] = [
     {"type": "max_words", "value": 3},
     {"type": "max_sentences", "value": 2},
     {"type": "exact_bullets", "value": 3},
-    {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": {"type": "number"}}, "strict": True},
+    {
+        "type": "json_keys",
+        "required_keys": ["a"],
+        "key_rules": {"a": {"type": "number"}},
+        "strict": True,
+    },
     {"type": "json_schema", "schema": {"required": ["a"], "properties": {"a": {"type": "number"}}}},
     {"type": "tool_invocation", "expected_tools": ["free", "get_weather"]},
 ]
@@ -99,7 +111,9 @@ def claude_stream(data: bytes) -> None:
         for _ in range(2):
             timeline = Timeline()
             timeline.start(0)
-            stream = ClaudeStream(timeline, started_ns=0, tools=tools, max_turns=3, is_task=bool(tools))
+            stream = ClaudeStream(
+                timeline, started_ns=0, tools=tools, max_turns=3, is_task=bool(tools)
+            )
             for number, line in enumerate(data.split(b"\n")):
                 stream.feed(number, line)
             stream.settle()
@@ -112,13 +126,17 @@ def claude_stream(data: bytes) -> None:
 def detection(data: bytes) -> None:
     """An answer: judged the same twice, by every validator, and every judgement can be written and read back."""
     text = (
-        data.decode("utf-8", "surrogatepass" if len(data) % 2 else "surrogateescape") if _is_text(data) else repr(data)
+        data.decode("utf-8", "surrogatepass" if len(data) % 2 else "surrogateescape")
+        if _is_text(data)
+        else repr(data)
     )
     expected = ["free", "get_weather"]
     calls = detect_tools(text, expected)
     assert calls == detect_tools(text, expected)
     assert detect_tools(text, expected, limit=2) == calls[:2]
-    assert [call.name for call in detect_tools(text.replace("\r\n", "\n"), expected)] == [call.name for call in calls]
+    assert [call.name for call in detect_tools(text.replace("\r\n", "\n"), expected)] == [
+        call.name for call in calls
+    ]
     for spec in SPECS:
         prompt = Prompt(id="P", name="p", prompt="?", validator=spec, expected_tools=expected)
         judgement = judge_answer(prompt, text, [])
@@ -131,7 +149,10 @@ def suite(data: bytes) -> None:
     """A suffix on the first line, then a suite file: refused in a sentence, or the same after a round through JSON."""
     suffix, _, content = data.partition(b"\n")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"suite{suffix.decode('latin-1') if suffix in SUITE_SUFFIXES else '.json'}"
+        path = (
+            Path(folder)
+            / f"suite{suffix.decode('latin-1') if suffix in SUITE_SUFFIXES else '.json'}"
+        )
         path.write_bytes(content)
         try:
             loaded = load_suite(str(path))
@@ -156,7 +177,9 @@ def run_folder(data: bytes) -> None:
             for name, content in files.items():
                 (made / name).write_bytes(content)
         for words in READING_VERBS:
-            code, said = _call([{"RUN": str(folder), "OTHER": str(other)}.get(word, word) for word in words])
+            code, said = _call(
+                [{"RUN": str(folder), "OTHER": str(other)}.get(word, word) for word in words]
+            )
             assert code in ENDINGS, (words, code, said)
             assert "Traceback" not in said, said
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
@@ -173,7 +196,8 @@ READING_VERBS = (
     ("compare", "RUN", "OTHER"),
 )
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (sse, chat, responses, gzip, claude_stream, detection, suite, run_folder)
+    target.__name__: target
+    for target in (sse, chat, responses, gzip, claude_stream, detection, suite, run_folder)
 }
 
 
@@ -219,7 +243,9 @@ def _reply(data: bytes, reader: Callable[[Any, str], Reader]) -> None:
             failure = _taken_in(pieces, {"Content-Type": content_type}, reader(timeline, "m"))
             completion = timeline.fold(1000)
             _recorded(completion, failure)
-            seen.append((completion, failure and (failure.status, failure.failure_type, failure.retryable)))
+            seen.append(
+                (completion, failure and (failure.status, failure.failure_type, failure.retryable))
+            )
         assert all(one == seen[0] for one in seen), seen
 
 

@@ -57,9 +57,13 @@ def test_verdicts_agree_with_the_collections_own_checker(wheel: Path) -> None:
                 truth = truths[prompt["id"]]
                 for kind, calls in mutations(official(truth), prompt["id"]).items():
                     n_judged += 1
-                    if our_verdict(prompt, calls) != is_right(rows[prompt["id"]], truth, calls, category):
+                    if our_verdict(prompt, calls) != is_right(
+                        rows[prompt["id"]], truth, calls, category
+                    ):
                         apart.append((prompt["id"], kind))
-    print(f"{n_judged - len(apart)} of {n_judged} agree; {n_left_out} of {n_cases} cases left out; apart: {apart[:20]}")
+    print(
+        f"{n_judged - len(apart)} of {n_judged} agree; {n_left_out} of {n_cases} cases left out; apart: {apart[:20]}"
+    )
     assert n_judged > 10_000
     assert len(apart) <= 0.005 * n_judged
     assert n_left_out <= 0.05 * n_cases
@@ -71,5 +75,7 @@ def _read(archive: zipfile.ZipFile, category: str) -> tuple[dict[str, Any], dict
     for member in archive.namelist():
         if kind := re.fullmatch(name, member):
             lines = [json.loads(line) for line in archive.read(member).splitlines()]
-            found[bool(kind[1])].update({one["id"]: one["ground_truth"] if kind[1] else one for one in lines})
+            found[bool(kind[1])].update(
+                {one["id"]: one["ground_truth"] if kind[1] else one for one in lines}
+            )
     return found

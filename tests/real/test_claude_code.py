@@ -15,7 +15,9 @@ from support.waiting import growing_deadlines, wait_until
 CLAUDE_DIR = Path(__file__).parents[2] / ".cache" / "claude"
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not (CLAUDE_DIR / "claude").exists(), reason="no claude here: make test-real installs it"),
+    pytest.mark.skipif(
+        not (CLAUDE_DIR / "claude").exists(), reason="no claude here: make test-real installs it"
+    ),
 ]
 
 
@@ -65,14 +67,20 @@ def test_the_real_cli_on_the_real_model(place: Path, llama_address: str) -> None
         assert record["availability_status"] == "ok" and record["success"], record
         assert 0 < record["ttft_ms"] <= record["e2e_ms"]
         assert record["input_tokens"] > 0 and record["output_tokens"] > 0
-        assert record["finish_reason"] in ("stop", "length") and record["model_reported"] == "smollm2-135m"
+        assert (
+            record["finish_reason"] in ("stop", "length")
+            and record["model_reported"] == "smollm2-135m"
+        )
     # The CLI samples as it likes, so what the model says is its own affair.
     assert first["raw_output"].strip()
     assert "Usage:" not in second["raw_output"], "a prompt that looks like an option is a prompt"
     for record in (first, second):
         # A reply that the token limit cuts ends the CLI before it could say what it took.
         if record["finish_reason"] == "stop":
-            assert record["cli_overhead_ms"] is not None and 0 < record["cli_overhead_ms"] < record["e2e_ms"]
+            assert (
+                record["cli_overhead_ms"] is not None
+                and 0 < record["cli_overhead_ms"] < record["e2e_ms"]
+            )
 
 
 def test_a_reply_cut_by_the_limit(place: Path, llama_address: str) -> None:
@@ -95,13 +103,17 @@ def test_a_reply_cut_by_the_limit(place: Path, llama_address: str) -> None:
     ],
     ids=["401", "403", "529", "429", "empty"],
 )
-def test_faults_behind_the_cli(place: Path, reply: Reply, status: str, failure_type: str, n_calls: int | None) -> None:
+def test_faults_behind_the_cli(
+    place: Path, reply: Reply, status: str, failure_type: str, n_calls: int | None
+) -> None:
     """What the API says reaches the record under its own name; retries are ours, not the CLI's."""
     with ScriptedServer() as server:
         server.reply_with(reply)
         done = ask(place, server.base_url, "--prompt-ids", "P0", "--max-retries", "1")
     (record,) = done.records()
-    assert (record["availability_status"], record["failure_type"]) == (status, failure_type), record["error"]
+    assert (record["availability_status"], record["failure_type"]) == (status, failure_type), (
+        record["error"]
+    )
     if n_calls is not None:
         assert len(server.calls) == n_calls == len(record["attempts"])
     for path in done.folder.iterdir():
@@ -120,9 +132,15 @@ def test_a_hang_meets_our_deadline_and_leaves_nothing(place: Path) -> None:
     with ScriptedServer() as server:
         server.reply_with(Hang("mid_stream"))
         for timeout_s in growing_deadlines(4.0):
-            (record,) = ask(place, server.base_url, "--prompt-ids", "P0", "--timeout", f"{timeout_s}").records()
+            (record,) = ask(
+                place, server.base_url, "--prompt-ids", "P0", "--timeout", f"{timeout_s}"
+            ).records()
             assert record["failure_type"] == "timeout"
             if record["raw_output"] and record["e2e_ms"] >= 850 * timeout_s:
                 break  # it had begun to speak before the deadline
-    assert record["e2e_ms"] >= 850 * timeout_s and record["ttft_ms"] is not None and record["raw_output"]
+    assert (
+        record["e2e_ms"] >= 850 * timeout_s
+        and record["ttft_ms"] is not None
+        and record["raw_output"]
+    )
     wait_until(lambda: not running(place))

@@ -18,7 +18,9 @@ from support.waiting import PATIENCE_S, growing_deadlines
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not (CLAUDE_DIR / "claude").exists(), reason="no claude here: make test-real installs it"),
+    pytest.mark.skipif(
+        not (CLAUDE_DIR / "claude").exists(), reason="no claude here: make test-real installs it"
+    ),
 ]
 PREFIX = "mcp__clawgauge__"
 WEATHER: dict[str, Any] = {
@@ -26,7 +28,11 @@ WEATHER: dict[str, Any] = {
     "function": {
         "name": "get_weather",
         "description": "Get the weather for a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
     },
 }
 PROMPT = {
@@ -58,12 +64,18 @@ def place(tmp_path: Path) -> Iterator[Path]:
     for config in tmp_path.rglob("config.json"):
         check_run_folder(config.parent)
     # The temporary files of a call are in this folder, so its programs have it in their command lines.
-    mine = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    mine = [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(tmp_path) in " ".join(p.info["cmdline"] or [])
+    ]
     _, alive = psutil.wait_procs(mine, timeout=PATIENCE_S)
     assert alive == []
 
 
-def ask(place: Path, address: str, prompt: dict[str, Any], *words: str, key: str = "ANTHROPIC_API_KEY") -> Outcome:
+def ask(
+    place: Path, address: str, prompt: dict[str, Any], *words: str, key: str = "ANTHROPIC_API_KEY"
+) -> Outcome:
     write_suite(place / "one.json", prompt)
     return clawgauge(
         place, "run", "-t", "claude_code_cli:smollm2-135m", "-s", "one.json", *words,
@@ -98,11 +110,15 @@ def test_a_real_model_calls_through_the_real_cli(place: Path, llama_tools_addres
     (record,) = done.records()
     assert record["success"] and record["tool_use_success"], record
     (call,) = [call for call in record["tool_invocations"] if call["channel"] == "native"]
-    assert (call["name"], call["valid"]) == ("get_weather", True) and isinstance(call["arguments"], dict)
+    assert (call["name"], call["valid"]) == ("get_weather", True) and isinstance(
+        call["arguments"], dict
+    )
     assert record["tool_calls"] == ["get_weather"] and record["finish_reason"] == "tool_calls"
     assert record["turns"] is None and record["transcript"] is None
     assert 0 < record["ttft_ms"] <= record["e2e_ms"] and record["output_tokens"] > 0
-    assert [tool["name"] for tool in proxy.bodies[0]["tools"]] == [f"{PREFIX}get_weather"], "and no tool of the CLI's"
+    assert [tool["name"] for tool in proxy.bodies[0]["tools"]] == [f"{PREFIX}get_weather"], (
+        "and no tool of the CLI's"
+    )
     assert len(proxy.bodies) == 1, "one turn is one request"
 
 
@@ -112,10 +128,15 @@ def test_a_real_model_takes_turns_in_a_world(place: Path, llama_tools_address: s
         done = ask(place, proxy.base_url, TASK, "--max-tokens", "96")
     (record,) = done.records()
     assert record["success"], record["error"]
-    assert record["turns"] == len(record["transcript"]) == len(proxy.bodies) == 2 and record["world_seed"] == 3
+    assert (
+        record["turns"] == len(record["transcript"]) == len(proxy.bodies) == 2
+        and record["world_seed"] == 3
+    )
     first, second = record["transcript"]
     assert first["calls"][0]["turn"] == 1 and len(first["answers"]) == len(first["calls"])
-    assert first["answers"][0] in str(proxy.bodies[1]["messages"]), "what the world said is what the model was told"
+    assert first["answers"][0] in str(proxy.bodies[1]["messages"]), (
+        "what the world said is what the model was told"
+    )
     assert second["calls"] == [] and second["text"] == record["raw_output"] != ""
 
 
@@ -188,7 +209,9 @@ def test_nothing_a_model_says_is_run(place: Path) -> None:
     target = place / "made-by-a-model"
     with ScriptedServer() as server:
         server.script(Text("", tool_calls=[("Bash", f'{{"command": "touch {target}"}}')]))
-        server.reply_with(Text("", tool_calls=[(f"{PREFIX}exec", f'{{"command": "touch {target}"}}')]))
+        server.reply_with(
+            Text("", tool_calls=[(f"{PREFIX}exec", f'{{"command": "touch {target}"}}')])
+        )
         first = ask(place, server.base_url, PROMPT)
         second = ask(place, server.base_url, TASK)
     assert not target.exists()

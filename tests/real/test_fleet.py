@@ -33,8 +33,12 @@ SSHD = Path("/usr/sbin/sshd")
 RAY = Path(__file__).parents[2] / ".cache/ray/bin"
 TOKEN = "ray-canary-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 pytestmark = pytest.mark.real
-needs_sshd = pytest.mark.skipif(not SSHD.exists(), reason="no sshd here: apt-get install openssh-server")
-needs_ray = pytest.mark.skipif(not (RAY / "ray").exists(), reason="Ray is not installed: scripts/get-ray")
+needs_sshd = pytest.mark.skipif(
+    not SSHD.exists(), reason="no sshd here: apt-get install openssh-server"
+)
+needs_ray = pytest.mark.skipif(
+    not (RAY / "ray").exists(), reason="Ray is not installed: scripts/get-ray"
+)
 
 
 def free_port() -> int:
@@ -64,13 +68,29 @@ class SshBoxes(Boxes):
         known = (self.place / "host_key.pub").read_text()
         (self.place / "known").write_text(f"[127.0.0.1]:{port} {known}")
         every = f"Host *\n  HostName 127.0.0.1\n  Port {port}\n  IdentitiesOnly yes\n"
-        (self.place / "ssh_config").write_text("".join(hosts) + every + f"  UserKnownHostsFile {self.place}/known\n")
-        settings = [f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {self.place}/host_key", "PidFile none"]
-        settings += [f"AuthorizedKeysFile {self.place}/allowed", "StrictModes no", "UsePAM no", "PermitRootLogin yes"]
-        (self.place / "sshd_config").write_text("\n".join([*settings, "PasswordAuthentication no", ""]))
+        (self.place / "ssh_config").write_text(
+            "".join(hosts) + every + f"  UserKnownHostsFile {self.place}/known\n"
+        )
+        settings = [
+            f"Port {port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {self.place}/host_key",
+            "PidFile none",
+        ]
+        settings += [
+            f"AuthorizedKeysFile {self.place}/allowed",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+        ]
+        (self.place / "sshd_config").write_text(
+            "\n".join([*settings, "PasswordAuthentication no", ""])
+        )
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        return subprocess.Popen([SSHD, "-D", "-e", "-f", self.place / "sshd_config"], stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", self.place / "sshd_config"], stderr=subprocess.DEVNULL
+        )
 
 
 @pytest.fixture
@@ -106,7 +126,9 @@ def test_through_a_real_sshd(claim: Callable[[Boxes], None], ssh_boxes: SshBoxes
 @needs_sshd
 def test_another_version_is_refused_through_ssh(ssh_boxes: SshBoxes) -> None:
     box = ssh_boxes.add("ana")
-    old = "import clawgauge; clawgauge.__version__ = '0.0.9'; from clawgauge.cli import main; main()"
+    old = (
+        "import clawgauge; clawgauge.__version__ = '0.0.9'; from clawgauge.cli import main; main()"
+    )
     (box / "old").write_text(f"#!{sys.executable}\n{old}\n")
     (box / "old").chmod(0o755)
     toml = ssh_boxes.place / "clawgauge.toml"
@@ -123,16 +145,30 @@ class RayBoxes(Boxes):
     def cluster(self, **environments: dict[str, str]) -> None:
         # Short: Ray makes sockets in it, and a socket's name has its limit.
         self.ray = Path(tempfile.mkdtemp(prefix="ray"))
-        port, every = free_port(), {"RAY_worker_niceness": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+        port, every = (
+            free_port(),
+            {"RAY_worker_niceness": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN},
+        )
         self.env = {**self.env, **every, "RAY_USAGE_STATS_ENABLED": "0"}
         for number, (name, own) in enumerate(environments.items()):
             box = self.add(name)
             env = {**clean_environment(**self.env), **own, "HOME": str(box)}
             del env["XDG_STATE_HOME"]
-            where = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self.ray}"]
+            where = [
+                "--head",
+                f"--port={port}",
+                "--include-dashboard=false",
+                f"--temp-dir={self.ray}",
+            ]
             where = where if number == 0 else [f"--address=127.0.0.1:{port}"]
             size = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
-            words = [RAY / "ray", "start", "--node-ip-address=127.0.0.1", *where, *size[: 3 if number == 0 else 2]]
+            words = [
+                RAY / "ray",
+                "start",
+                "--node-ip-address=127.0.0.1",
+                *where,
+                *size[: 3 if number == 0 else 2],
+            ]
             subprocess.run(words, env=env, check=True, capture_output=True, timeout=PATIENCE_S)
         (self.place / "clawgauge.toml").write_text(f'[nodes.rack]\nray = "127.0.0.1:{port}"\n')
         trust_configuration(self.place)
@@ -157,7 +193,10 @@ class RayBoxes(Boxes):
         def look() -> bool:
             for one in psutil.process_iter():
                 try:
-                    if one.cmdline()[-2:] == ["clawgauge", "node"] and one.environ().get("HOME") == home:
+                    if (
+                        one.cmdline()[-2:] == ["clawgauge", "node"]
+                        and one.environ().get("HOME") == home
+                    ):
                         found.append(one)
                 except psutil.Error:
                     continue
@@ -179,7 +218,10 @@ def ray_boxes(tmp_path: Path, boxes: Boxes) -> Iterator[RayBoxes]:
         # Of this cluster alone: those that name its folder, or were started with its token.
         for one in [one for one in psutil.process_iter() if one.pid not in before]:
             try:
-                if str(made.ray) in " ".join(one.cmdline()) or one.environ().get("RAY_AUTH_TOKEN") == TOKEN:
+                if (
+                    str(made.ray) in " ".join(one.cmdline())
+                    or one.environ().get("RAY_AUTH_TOKEN") == TOKEN
+                ):
                     one.kill()
             except psutil.Error:
                 continue
@@ -189,7 +231,17 @@ def ray_boxes(tmp_path: Path, boxes: Boxes) -> Iterator[RayBoxes]:
 @needs_ray
 def test_a_ray_cluster_of_three(ray_boxes: RayBoxes) -> None:
     """One cluster for all claims: to start one takes half a minute."""
-    words = ("run", "--nodes", "rack", "-t", "*.ollama_openai:*", "-s", "small.json", "--run-id", "r")
+    words = (
+        "run",
+        "--nodes",
+        "rack",
+        "-t",
+        "*.ollama_openai:*",
+        "-s",
+        "small.json",
+        "--run-id",
+        "r",
+    )
     with (
         ScriptedServer(models=["m"]) as one,
         ScriptedServer(models=["m"]) as two,
@@ -203,18 +255,33 @@ def test_a_ray_cluster_of_three(ray_boxes: RayBoxes) -> None:
         own["ana"]["OPENAI_API_KEY"] = CANARY
         ray_boxes.cluster(**own)
         wrong = ray_boxes.run(*words, RAY_AUTH_TOKEN="wrong-0f1e2d3c4b5a69788796a5b4c3d2e1f0")
-        assert wrong.code == 2 and "RAY_AUTH_TOKEN is missing or wrong" in wrong.stderr, wrong.stderr
+        assert wrong.code == 2 and "RAY_AUTH_TOKEN is missing or wrong" in wrong.stderr, (
+            wrong.stderr
+        )
         assert not one.calls
         done = ray_boxes.run(*words)
         assert done.code == 0, done.stderr
         nodes = Counter(record["node"] for record in done.records())
-        assert len(nodes) == 3 and set(nodes.values()) == {6} and all(name.startswith("rack-") for name in nodes)
+        assert (
+            len(nodes) == 3
+            and set(nodes.values()) == {6}
+            and all(name.startswith("rack-") for name in nodes)
+        )
         assert all(max(asked(server).values()) == 1 for server in servers.values())
-        joined = [event["detail"] for event in events(done.folder) if event["event"] == "node_joined"]
-        print("clocks over Ray, ms:", [(round(each["offset_ms"], 3), round(each["error_ms"], 3)) for each in joined])
+        joined = [
+            event["detail"] for event in events(done.folder) if event["event"] == "node_joined"
+        ]
+        print(
+            "clocks over Ray, ms:",
+            [(round(each["offset_ms"], 3), round(each["error_ms"], 3)) for each in joined],
+        )
         assert {each["nice"] for each in joined} == {os.nice(0)}
-        files = [path for path in [*done.folder.iterdir(), *ray_boxes.ray.rglob("*")] if path.is_file()]
-        everything = b"".join(path.read_bytes() for path in files) + (done.stdout + done.stderr).encode()
+        files = [
+            path for path in [*done.folder.iterdir(), *ray_boxes.ray.rglob("*")] if path.is_file()
+        ]
+        everything = (
+            b"".join(path.read_bytes() for path in files) + (done.stdout + done.stderr).encode()
+        )
         assert CANARY.encode() not in everything and TOKEN.encode() not in everything
 
         # A node program is killed, then the driver; both come to a whole run.
@@ -231,7 +298,9 @@ def test_a_ray_cluster_of_three(ray_boxes: RayBoxes) -> None:
         two.reply_with(Text("yes"))
         resumed = ray_boxes.run("run", "--resume", "killed", "--retry-errors")
         assert resumed.code == 0, resumed.stderr
-        assert Counter(record["availability_status"] for record in read_records(folder)) == {"ok": 18}
+        assert Counter(record["availability_status"] for record in read_records(folder)) == {
+            "ok": 18
+        }
 
         before = asked(three)
         gate = Gate(three, after=len(three.calls) + 2)
@@ -247,6 +316,11 @@ def test_a_ray_cluster_of_three(ray_boxes: RayBoxes) -> None:
         assert resumed.code == 0, resumed.stderr
         assert max((asked(three) - before).values()) == 1, "what was answered was asked again"
         records = read_records(ray_boxes.place / "runs" / "driver")
-        assert len({(record["node"], record["prompt_id"]) for record in records}) == len(records) == 18
-        assert json.loads((ray_boxes.place / "runs/driver/config.json").read_bytes())["run_id"] == "driver"
+        assert (
+            len({(record["node"], record["prompt_id"]) for record in records}) == len(records) == 18
+        )
+        assert (
+            json.loads((ray_boxes.place / "runs/driver/config.json").read_bytes())["run_id"]
+            == "driver"
+        )
     assert check_whole is claims.check_whole

@@ -31,7 +31,9 @@ print(json.dumps({
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not LITELLM_PYTHON.exists(), reason="the real LiteLLM is not installed: scripts/get-litellm"),
+    pytest.mark.skipif(
+        not LITELLM_PYTHON.exists(), reason="the real LiteLLM is not installed: scripts/get-litellm"
+    ),
 ]
 
 
@@ -42,9 +44,17 @@ def test_litellm_loads_the_file_and_falls_back_as_it_says(tmp_path: Path) -> Non
         there = {"type": "openai_chat", "base_url": server.v1_url}
         first = Measured(Target("one", "first"), gone, e2e_ms=400)
         second = Measured(Target("two", "second"), there, e2e_ms=9_000)
-        cloud = replace(first, target=Target("openai_responses", "gpt-5", "high"), settings=OPENAI, text_passes=0)
+        cloud = replace(
+            first,
+            target=Target("openai_responses", "gpt-5", "high"),
+            settings=OPENAI,
+            text_passes=0,
+        )
         MeasuredRun([first, second, cloud]).write(tmp_path / "runs")
-        assert clawgauge(tmp_path, "route", "measured", "--for", "litellm", "-o", "litellm.yaml").code == 0
+        assert (
+            clawgauge(tmp_path, "route", "measured", "--for", "litellm", "-o", "litellm.yaml").code
+            == 0
+        )
         done = subprocess.run(
             [LITELLM_PYTHON, "-c", ASK, "one:first"],
             cwd=tmp_path,
@@ -79,9 +89,17 @@ def test_litellm_reads_names_and_not_variables(tmp_path: Path) -> None:
     settings = {"type": "openai_chat", "base_url": "http://127.0.0.1:9/v1"}
     names = ["os.environ/OPENAI_API_KEY", "${OPENAI_API_KEY}", "a: b # c"]
     looked_up = Measured(Target("os.environ/OPENAI_API_KEY", "m"), settings)
-    MeasuredRun([looked_up, *(Measured(Target("gw", name), settings) for name in names)]).write(tmp_path / "runs")
-    assert clawgauge(tmp_path, "route", "measured", "--for", "litellm", "-o", "litellm.yaml").code == 0
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    MeasuredRun([looked_up, *(Measured(Target("gw", name), settings) for name in names)]).write(
+        tmp_path / "runs"
+    )
+    assert (
+        clawgauge(tmp_path, "route", "measured", "--for", "litellm", "-o", "litellm.yaml").code == 0
+    )
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
     done = subprocess.run(
         [LITELLM_PYTHON, "-c", NAMES],
         cwd=tmp_path,
@@ -91,5 +109,7 @@ def test_litellm_reads_names_and_not_variables(tmp_path: Path) -> None:
         env={**environment, "OPENAI_API_KEY": "canary-of-a-key"},
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(json.loads(done.stdout.splitlines()[-1])) == sorted(f"openai/{name}" for name in names)
+    assert sorted(json.loads(done.stdout.splitlines()[-1])) == sorted(
+        f"openai/{name}" for name in names
+    )
     assert "canary" not in done.stdout

@@ -36,9 +36,20 @@ JOBS: dict[str, list[Step]] = {
         [("write", {"path": "notes/shopping.md", "content": "# Shopping\n\n- milk\n- tea\n"})],
         "The note is there.",
     ],
-    "What is in the notes folder?": [[("exec", {"command": "ls notes", "title": "Look"})], "One file, shopping.md."],
+    "What is in the notes folder?": [
+        [("exec", {"command": "ls notes", "title": "Look"})],
+        "One file, shopping.md.",
+    ],
     "Add bread to it and show me the note.": [
-        [("edit", {"path": "notes/shopping.md", "edits": [{"oldText": "- tea", "newText": "- tea\n- bread"}]})],
+        [
+            (
+                "edit",
+                {
+                    "path": "notes/shopping.md",
+                    "edits": [{"oldText": "- tea", "newText": "- tea\n- bread"}],
+                },
+            )
+        ],
         [("read", {"path": "notes/shopping.md"}), ("exec", {"command": "wc -l notes/shopping.md"})],
         "It has five lines now.",
     ],
@@ -56,8 +67,13 @@ FAILS, CORRECTED = "Count the words in the file inventory.txt.", "Where are we?"
 def says(message: dict[str, Any]) -> str:
     """What a user said in a message as it is sent, without what OpenClaw puts around it."""
     content = message["content"]
-    text = content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
-    return re.sub(r"\A\[[^\]]*\] |\n\nRuntime: .*\Z", "", text, flags=re.DOTALL).rpartition("] ")[2] or text
+    text = (
+        content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    )
+    return (
+        re.sub(r"\A\[[^\]]*\] |\n\nRuntime: .*\Z", "", text, flags=re.DOTALL).rpartition("] ")[2]
+        or text
+    )
 
 
 class Model:
@@ -67,7 +83,11 @@ class Model:
         self.errs_in = errs_in
 
     def __call__(self, request: ReceivedRequest) -> Text:
-        messages = [one for one in request.json["messages"] if "BEGIN_OPENCLAW_INTERNAL" not in str(one.get("content"))]
+        messages = [
+            one
+            for one in request.json["messages"]
+            if "BEGIN_OPENCLAW_INTERNAL" not in str(one.get("content"))
+        ]
         places = [n for n, one in enumerate(messages) if one["role"] == "user"]
         job = says(messages[places[-1]])
         steps = JOBS.get(job, ["Hello."])
@@ -83,10 +103,17 @@ class Model:
 def work(home: Path, server: ScriptedServer, openclaw: Path) -> None:
     """Let the real OpenClaw do every job with the scripted model, one after the other in one session."""
     model = {"id": "big", "name": "big", "contextWindow": 131072, "maxTokens": 4096}
-    provider = {"baseUrl": server.v1_url, "apiKey": "none", "api": "openai-completions", "models": [model]}
+    provider = {
+        "baseUrl": server.v1_url,
+        "apiKey": "none",
+        "api": "openai-completions",
+        "models": [model],
+    }
     config = {
         "models": {"mode": "replace", "providers": {"lab": provider}},
-        "agents": {"defaults": {"workspace": str(home / "workspace"), "model": {"primary": "lab/big"}}},
+        "agents": {
+            "defaults": {"workspace": str(home / "workspace"), "model": {"primary": "lab/big"}}
+        },
     }
     (home / "openclaw.json").write_text(json.dumps(config))
     environment = {
@@ -96,8 +123,19 @@ def work(home: Path, server: ScriptedServer, openclaw: Path) -> None:
         "OPENCLAW_CONFIG_PATH": str(home / "openclaw.json"),
     }
     for job in JOBS:
-        words = [openclaw, "agent", "--local", "--json", "--session-key", "agent:main:main", "-m", job]
-        done = subprocess.run(words, env=environment, cwd=home, capture_output=True, text=True, timeout=900)
+        words = [
+            openclaw,
+            "agent",
+            "--local",
+            "--json",
+            "--session-key",
+            "agent:main:main",
+            "-m",
+            job,
+        ]
+        done = subprocess.run(
+            words, env=environment, cwd=home, capture_output=True, text=True, timeout=900
+        )
         assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -113,11 +151,16 @@ def _is_told(message: dict[str, Any]) -> bool:
 
 def as_kept(prompt: Prompt) -> list[tuple[str, str]]:
     said = [{"role": one.role, "content": one.content} for one in prompt.messages]
-    return [as_sent(one) for one in [*said, *([{"role": "user", "content": prompt.prompt}] if prompt.prompt else [])]]
+    return [
+        as_sent(one)
+        for one in [*said, *([{"role": "user", "content": prompt.prompt}] if prompt.prompt else [])]
+    ]
 
 
 def _job_of(prompt: Prompt) -> str:
-    return says({"content": next(text for role, text in reversed(as_kept(prompt)) if role == "user")})
+    return says(
+        {"content": next(text for role, text in reversed(as_kept(prompt)) if role == "user")}
+    )
 
 
 def run(place: Path, server: ScriptedServer, model: Model) -> Outcome:
@@ -136,9 +179,14 @@ def test_a_real_history_is_asked_again(tmp_path: Path, openclaw: Path, release: 
     with ScriptedServer() as server:
         server.reply_with(Model())
         work(tmp_path, server, openclaw)
-        logged = [[as_sent(one) for one in call.json["messages"] if _is_told(one)] for call in server.calls]
+        logged = [
+            [as_sent(one) for one in call.json["messages"] if _is_told(one)]
+            for call in server.calls
+        ]
         before = hashes(tmp_path / "state")
-        made = clawgauge(tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", "state")
+        made = clawgauge(
+            tmp_path, "suites", "from-openclaw", "-o", "mine.toml", "--state-dir", "state"
+        )
         assert made.code == 0, made.stderr
         assert hashes(tmp_path / "state") == before
         assert "1 failed calls" in made.stderr and "answers that the user corrected" in made.stderr
@@ -155,7 +203,16 @@ def test_a_real_history_is_asked_again(tmp_path: Path, openclaw: Path, release: 
         failed = {record["prompt_id"] for record in other.records() if not record["objective_pass"]}
         assert failed == {prompt_id for prompt_id, job in by_id.items() if job in wrong}
     small = clawgauge(
-        tmp_path, "run", "-t", "embedded:smollm2-135m", "-s", "mine.toml", "--prompt-ids", "m1", "--max-tokens", "8"
+        tmp_path,
+        "run",
+        "-t",
+        "embedded:smollm2-135m",
+        "-s",
+        "mine.toml",
+        "--prompt-ids",
+        "m1",
+        "--max-tokens",
+        "8",
     )
     assert small.code == 0, small.stderr
     (group,) = small.summary()["models"]

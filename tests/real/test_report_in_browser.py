@@ -17,7 +17,9 @@ from unit.summary.run_folders import config, failed, prompt, record, write_run
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(find_chromium() is None, reason="no Chromium here: make test-real looks for one"),
+    pytest.mark.skipif(
+        find_chromium() is None, reason="no Chromium here: make test-real looks for one"
+    ),
 ]
 FIRST_ROW = "#calls-window tr[data-place='0']"
 HOSTILE_SUITE = "hostile <i>&amp;"
@@ -74,13 +76,17 @@ def is_open(page: Browser) -> bool:
 
 
 def wait_for_call(page: Browser) -> None:
-    page.wait_for("document.getElementById('call').open && document.querySelector('#call-body pre.foreign') !== null")
+    page.wait_for(
+        "document.getElementById('call').open && document.querySelector('#call-body pre.foreign') !== null"
+    )
 
 
 def test_the_answer_and_every_chart_are_there(page: Browser) -> None:
     """Three answers, the charts each with a title and words for a screen reader, the matrix, and tables beside."""
     answers = page.run("[...document.querySelectorAll('.answer')].map(found => found.textContent)")
-    assert len(answers) == 3 and answers[0].startswith("Nobody for certain yet. qwen3:8b, gpt-5-codex@high")
+    assert len(answers) == 3 and answers[0].startswith(
+        "Nobody for certain yet. qwen3:8b, gpt-5-codex@high"
+    )
     charts = page.run(
         "[...document.querySelectorAll('figure.chart > svg')].map(chart => [chart.getAttribute('role'), "
         "chart.querySelector('title').textContent, chart.querySelector('desc').textContent.length > 100])"
@@ -101,16 +107,22 @@ def test_every_heading_sorts_both_ways(page: Browser) -> None:
     heading = "#calls-window th.time"
     first_time = f'document.querySelector("{FIRST_ROW} td.time").textContent'
     page.click(f"{heading} button")
-    assert page.run(f"document.querySelector({heading!r}).getAttribute('aria-sort')") == "descending"
+    assert (
+        page.run(f"document.querySelector({heading!r}).getAttribute('aria-sort')") == "descending"
+    )
     assert page.run(first_time) == "5 min 00 s"
     page.click(f"{heading} button")
     assert page.run(f"document.querySelector({heading!r}).getAttribute('aria-sort')") == "ascending"
     assert page.run(first_time).endswith(" ms")
     page.click("#models-table th.number:nth-child(6) button")
-    names = page.run("[...document.querySelectorAll('#models-table tbody th .strong')].map(found => found.textContent)")
+    names = page.run(
+        "[...document.querySelectorAll('#models-table tbody th .strong')].map(found => found.textContent)"
+    )
     targets = page.run("JSON.parse(document.getElementById('data').textContent).targets")
     medians = {target["name"]: target["figures"]["cells"]["p50_ms"]["value"] for target in targets}
-    assert names == sorted(medians, key=lambda name: medians[name] or 1e9), "fastest first, what has no figure last"
+    assert names == sorted(medians, key=lambda name: medians[name] or 1e9), (
+        "fastest first, what has no figure last"
+    )
 
 
 def test_filters_narrow_everything(page: Browser) -> None:
@@ -145,7 +157,14 @@ def test_a_click_opens_a_call_and_escape_closes_it(page: Browser) -> None:
     page.click(f"{FIRST_ROW} td.prompt")
     wait_for_call(page)
     shown = text_of(page, "#call")
-    for part in ("core/P0 echo_token", "qwen3:8b", "Relay-OK_7", "the answer met its check", "First token", "Attempts"):
+    for part in (
+        "core/P0 echo_token",
+        "qwen3:8b",
+        "Relay-OK_7",
+        "the answer met its check",
+        "First token",
+        "Attempts",
+    ):
         assert part in shown
     call = f"call={RUN_ID}/ollama_openai:qwen3:8b/core/P0#0"
     assert page.run("decodeURIComponent(location.hash)") == f"#outcome=pass&{call}"
@@ -166,19 +185,30 @@ def test_what_failed_stands_first_with_its_reason_in_words(page: Browser) -> Non
 def test_the_plot_names_every_model_and_draws_its_cost(page: Browser) -> None:
     """A mark a model, larger where a call costs more, its name beside it; who has no answer is named above."""
     plot = ".tradeoff figure svg"
-    names = page.run(f"[...document.querySelectorAll('{plot} .mark-name')].map(found => found.firstChild.textContent)")
-    assert sorted(names) == ["claude-opus@low", "gpt-5-codex@high", "llama3.2:3b", "qwen3:8b", "smollm2-135m"]
+    names = page.run(
+        f"[...document.querySelectorAll('{plot} .mark-name')].map(found => found.firstChild.textContent)"
+    )
+    assert sorted(names) == [
+        "claude-opus@low",
+        "gpt-5-codex@high",
+        "llama3.2:3b",
+        "qwen3:8b",
+        "smollm2-135m",
+    ]
     assert "mistral-small:24b" in text_of(page, ".tradeoff .lead")
     width = (
         f"(name => [...document.querySelectorAll('{plot} .tradeoff-mark')]"
         ".find(mark => mark.querySelector('title').textContent.startsWith(name)).getBoundingClientRect().width)"
     )
-    sizes = [page.run(f"{width}('{name}')") for name in ("claude-opus@low", "gpt-5-codex@high", "qwen3:8b")]
+    sizes = [
+        page.run(f"{width}('{name}')")
+        for name in ("claude-opus@low", "gpt-5-codex@high", "qwen3:8b")
+    ]
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 3
-    assert "free of charge" in text_of(page, ".tradeoff tbody") and "a call" in text_of(page, ".tradeoff tbody")
-    inside = (
-        f"[...document.querySelectorAll('{plot} text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
+    assert "free of charge" in text_of(page, ".tradeoff tbody") and "a call" in text_of(
+        page, ".tradeoff tbody"
     )
+    inside = f"[...document.querySelectorAll('{plot} text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
     assert page.run(inside)
 
 
@@ -193,16 +223,30 @@ def test_sixteen_models_have_a_number_in_the_plot_and_every_mark_of_the_heat_map
     numbers = "[...document.querySelectorAll('.tradeoff .mark-name')].map(found => Number(found.textContent))"
     assert sorted(browser.run(numbers)) == list(range(1, 17))
     assert browser.run("document.querySelectorAll('.tradeoff-names li').length") == 16
-    edges = "[...document.querySelectorAll('.job-fit')].map(cell => cell.getBoundingClientRect().right)"
+    edges = (
+        "[...document.querySelectorAll('.job-fit')].map(cell => cell.getBoundingClientRect().right)"
+    )
     assert max(browser.run(edges)) <= 1280 and browser.console == []
 
 
-def test_twelve_models_are_told_apart_and_stand_in_one_order(browser: Browser, tmp_path: Path) -> None:
+def test_twelve_models_are_told_apart_and_stand_in_one_order(
+    browser: Browser, tmp_path: Path
+) -> None:
     """No two marks are alike in colour and shape, and the legend goes by the verdict's order, not by who came first."""
     names = [f"model-{n}" for n in range(12)]
-    rows = [record(f"P{n}", model=name, e2e_ms=100, ok=place > 5) for place, name in enumerate(names) for n in range(4)]
+    rows = [
+        record(f"P{n}", model=name, e2e_ms=100, ok=place > 5)
+        for place, name in enumerate(names)
+        for n in range(4)
+    ]
     rows = [row | {"timings_us": None, "ttft_ms": 40} for row in rows]
-    browser.open(report(write_run(tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names))))
+    browser.open(
+        report(
+            write_run(
+                tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names)
+            )
+        )
+    )
     styles = "[...document.querySelectorAll('#first-token-chart li path')].map(mark => mark.getAttribute('class'))"
     assert len(set(browser.run(styles))) == 12
     legend = "[...document.querySelectorAll('#first-token-chart li')].map(item => item.textContent)"
@@ -210,17 +254,23 @@ def test_twelve_models_are_told_apart_and_stand_in_one_order(browser: Browser, t
     assert browser.run(legend) == browser.run(heat) != names
 
 
-def test_a_phone_shows_the_answer_for_every_job_on_its_first_screen(browser: Browser, tmp_path: Path) -> None:
+def test_a_phone_shows_the_answer_for_every_job_on_its_first_screen(
+    browser: Browser, tmp_path: Path
+) -> None:
     """With twelve models, too: their marks stand below the answers, which are not said twice."""
     names = [f"model-{n}-of-a-rather-long-name" for n in range(12)]
     rows = [record(f"P{n}", model=name) for name in names for n in range(4)]
-    address = report(write_run(tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names)))
+    address = report(
+        write_run(tmp_path / "run", rows, config=config([prompt(f"P{n}") for n in range(4)], names))
+    )
     browser.resize(390, 844, phone=True)
     try:
         browser.open(address)
         answers = "[...document.querySelectorAll('.jobs-answers dd')].map(cell => cell.getBoundingClientRect().bottom)"
         assert len(browser.run(answers)) == 6 and max(browser.run(answers)) <= 844
-        assert browser.run("[...document.querySelectorAll('.job-choice')].every(cell => cell.offsetWidth === 0)")
+        assert browser.run(
+            "[...document.querySelectorAll('.job-choice')].every(cell => cell.offsetWidth === 0)"
+        )
     finally:
         browser.resize(1280, 900)
     browser.open("about:blank#", until="true")
@@ -239,7 +289,10 @@ def test_a_filter_can_be_passed_on(page: Browser, sample: str) -> None:
     page.wait_for(f"location.hash === {address!r}")
     page.open("about:blank#", until="true")
     page.open(f"{sample}{address}")
-    assert text_of(page, "#matching") == seen and page.run("document.getElementById('filter-outcome').value") == "wrong"
+    assert (
+        text_of(page, "#matching") == seen
+        and page.run("document.getElementById('filter-outcome').value") == "wrong"
+    )
     page.run("location.hash = '#words=permission+denied&answers=1'")
     page.wait_for("/^[1-9]\\d* of/.test(document.getElementById('matching').textContent)")
     assert page.run("document.getElementById('filter-suite').value") == ""
@@ -260,7 +313,9 @@ def test_the_keyboard_alone_suffices(page: Browser) -> None:
     assert page.run("document.activeElement.id") == "call-title"
     for _ in range(30):
         page.press("Tab")
-        assert page.run("document.activeElement.matches('body, #call *')"), "the focus left the call"
+        assert page.run("document.activeElement.matches('body, #call *')"), (
+            "the focus left the call"
+        )
     page.run("document.getElementById('call-title').focus()")
     before = page.run("location.hash")
     page.press("ArrowLeft")
@@ -274,7 +329,10 @@ def test_the_matrix_is_one_tab_stop_with_arrows_inside(page: Browser) -> None:
     page.run("document.querySelector('.matrix button[tabindex=\"0\"]').focus()")
     page.press("ArrowRight")
     page.press("ArrowDown")
-    assert page.run("document.activeElement.getAttribute('aria-label')") == "llama3.2:3b, core/P1 csv_row: 1 × pass"
+    assert (
+        page.run("document.activeElement.getAttribute('aria-label')")
+        == "llama3.2:3b, core/P1 csv_row: 1 × pass"
+    )
     page.press("Enter")
     wait_for_call(page)
     assert "core/P1 csv_row" in text_of(page, "#call-title")
@@ -300,15 +358,30 @@ def test_hostile_answers_stay_text(page: Browser, name: str) -> None:
     page.run(f"location.hash = '#call=' + encodeURIComponent({key!r})")
     wait_for_call(page)
     page.run("document.querySelectorAll('#call details').forEach(found => { found.open = true; })")
-    assert page.run("document.querySelectorAll('#call :is(a, img, script, style, iframe, b, i)').length") == 0
+    assert (
+        page.run(
+            "document.querySelectorAll('#call :is(a, img, script, style, iframe, b, i)').length"
+        )
+        == 0
+    )
     assert page.run("document.querySelectorAll('a:not([href^=\"#\"])').length") == 0
     shown = text_of(page, "#call-body pre.foreign")
-    assert not set(shown) & set("\x00\x07\x1b\x7f\u202e\u2066\u2069\u200b\ufeff\u2028\u2029\U000e0049")
+    assert not set(shown) & set(
+        "\x00\x07\x1b\x7f\u202e\u2066\u2069\u200b\ufeff\u2028\u2029\U000e0049"
+    )
     if name in ("script", "comment", "link", "template", "style"):
         assert shown == HOSTILE[name]
-    expected = {"bidi": "U+202E", "nul": "U+0000 ×3", "ansi": "U+001B", "separators": "U+2028", "tags": "U+E0049"}
+    expected = {
+        "bidi": "U+202E",
+        "nul": "U+0000 ×3",
+        "ansi": "U+001B",
+        "separators": "U+2028",
+        "tags": "U+E0049",
+    }
     assert expected.get(name, "") in shown
-    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "a long line does not widen the page"
+    assert page.run("document.documentElement.scrollWidth <= innerWidth"), (
+        "a long line does not widen the page"
+    )
 
 
 def test_the_policy_stops_what_got_in(browser: Browser, sample: str) -> None:
@@ -330,7 +403,9 @@ def test_the_policy_stops_what_got_in(browser: Browser, sample: str) -> None:
     with listener, pytest.raises(BlockingIOError):
         listener.setblocking(False)
         listener.accept()
-    assert sum("Content Security Policy" in line for line in browser.console) >= 3, "it was the policy that did it"
+    assert sum("Content Security Policy" in line for line in browser.console) >= 3, (
+        "it was the policy that did it"
+    )
 
 
 def test_a_phone_does_not_scroll_sideways(browser: Browser, sample: str) -> None:
@@ -340,9 +415,7 @@ def test_a_phone_does_not_scroll_sideways(browser: Browser, sample: str) -> None
         browser.open("about:blank#", until="true")
         browser.open(sample)
         assert browser.run("document.documentElement.scrollWidth") == 390
-        ids = (
-            "[...document.querySelectorAll('.prompt-id')].map(id => [id.textContent, id.scrollWidth <= id.clientWidth])"
-        )
+        ids = "[...document.querySelectorAll('.prompt-id')].map(id => [id.textContent, id.scrollWidth <= id.clientWidth])"
         assert all("/" in name and whole for name, whole in browser.run(ids)), "ids are whole"
         rows = "[...document.querySelectorAll('#calls-window tr[data-place]')].map(row => row.offsetHeight)"
         assert set(browser.run(rows)) == {104}, "rows are as high as the list reckons with"
@@ -392,7 +465,9 @@ def test_light_dark_and_paper(page: Browser, tmp_path: Path) -> None:
     edges = "[...document.querySelectorAll('main table, main svg')].map(found => found.getBoundingClientRect().right)"
     assert max(page.run(edges)) <= 690, "nothing is cut off at the edge of the paper"
     figures = "getComputedStyle(document.querySelector('#models-table td')).fontSize"
-    assert page.run(figures) == page.run("getComputedStyle(document.querySelector('.lead')).fontSize")
+    assert page.run(figures) == page.run(
+        "getComputedStyle(document.querySelector('.lead')).fontSize"
+    )
     page.prefer("light")
     page.resize(1280, 900)
     page.run("dispatchEvent(new Event('afterprint'))")
@@ -402,11 +477,18 @@ def test_light_dark_and_paper(page: Browser, tmp_path: Path) -> None:
 def test_every_prompt_of_a_long_suite_is_on_paper(browser: Browser, tmp_path: Path) -> None:
     """A hundred prompts stand in several rows of marks; on a screen in one that scrolls."""
     asked = [prompt(f"P{n}") for n in range(100)]
-    browser.open(report(write_run(tmp_path / "run", [record(one["id"]) for one in asked], config=config(asked))))
+    browser.open(
+        report(
+            write_run(tmp_path / "run", [record(one["id"]) for one in asked], config=config(asked))
+        )
+    )
     tables = "document.querySelectorAll('.matrix').length"
     assert browser.run(tables) == 1
     browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert browser.run(tables) == 5 and browser.run("document.querySelectorAll('.matrix button').length") == 100
+    assert (
+        browser.run(tables) == 5
+        and browser.run("document.querySelectorAll('.matrix button').length") == 100
+    )
     browser.run("dispatchEvent(new Event('afterprint'))")
     assert browser.run(tables) == 1 and browser.console == []
 
@@ -419,7 +501,9 @@ def test_paper_has_a_row_a_category_and_not_one_a_model(browser: Browser, tmp_pa
     calls = [(model, one["id"]) for model in models for one in asked]
     rows = [record(key, model=model, **wrong.get((model, key), {})) for model, key in calls]
     browser.open(report(write_run(tmp_path / "run", rows, config=config(asked, models))))
-    lines = "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    lines = (
+        "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    )
     assert len(browser.run(lines)) == 10
     browser.run("dispatchEvent(new Event('beforeprint'))")
     even, odd = browser.run(lines)
@@ -443,7 +527,9 @@ def test_timeouts_count_as_longer_than_any_answer(browser: Browser, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_the_page_shows_the_figures_that_every_report_shows(browser: Browser, tmp_path: Path, kind: Any) -> None:
+def test_the_page_shows_the_figures_that_every_report_shows(
+    browser: Browser, tmp_path: Path, kind: Any
+) -> None:
     """In context, interrupted or timed out: rates, answers and times are those that were counted for all reports."""
     truth = write_kind(tmp_path / "run", kind)
     browser.open(report(tmp_path / "run"))
@@ -456,7 +542,9 @@ def test_the_page_shows_the_figures_that_every_report_shows(browser: Browser, tm
 
     models = cells("models-table")
     assert models[2].startswith("{}{}/{}".format(share(truth.passed), *truth.passed))
-    assert models[3].startswith("{}{}/{}".format(share(truth.passed_of_asked), *truth.passed_of_asked))
+    assert models[3].startswith(
+        "{}{}/{}".format(share(truth.passed_of_asked), *truth.passed_of_asked)
+    )
     assert models[4].startswith("{}{}/{}".format(share(truth.answered), *truth.answered))
     p95 = truth.p95 if truth.p95_ms is None else f"{truth.p95} ms"
     assert models[5:7] == [f"{truth.p50_ms:.0f} ms", p95]
@@ -468,13 +556,19 @@ def test_the_page_shows_the_figures_that_every_report_shows(browser: Browser, tm
     assert cells("latency-table")[1:4] == [str(truth.n_timed), f"{truth.p50_ms:.0f} ms", p95]
 
 
-def test_without_scripts_the_answer_and_the_figures_are_tables(browser: Browser, sample: str) -> None:
+def test_without_scripts_the_answer_and_the_figures_are_tables(
+    browser: Browser, sample: str
+) -> None:
     browser.let_scripts_run(False)
     try:
         browser.open(sample, until="true")
         browser.wait_for("document.querySelectorAll('noscript table').length === 2")
         shown = browser.run("document.body.innerText")
-        assert "which model for which job" in shown and "qwen3:8b" in shown and "Who may be a subagent?" in shown
+        assert (
+            "which model for which job" in shown
+            and "qwen3:8b" in shown
+            and "Who may be a subagent?" in shown
+        )
         assert browser.run("getComputedStyle(document.querySelector('main')).display") == "none"
     finally:
         browser.let_scripts_run(True)
@@ -487,18 +581,28 @@ def test_two_runs_and_a_selector(browser: Browser, tmp_path: Path) -> None:
     assert clawgauge(tmp_path, "report", "one", "two", "-o", "both.html").code == 0
     browser.open(f"file://{tmp_path}/both.html")
     rows = "document.querySelectorAll('#models-table tbody tr').length"
-    assert browser.run(rows) == 12 and browser.run("document.querySelectorAll('.run-findings').length") == 2
+    assert (
+        browser.run(rows) == 12
+        and browser.run("document.querySelectorAll('.run-findings').length") == 2
+    )
     choose(browser, "#filter-run", "1")
-    assert browser.run(rows) == 6 and browser.run("document.querySelectorAll('.run-findings').length") == 1
+    assert (
+        browser.run(rows) == 6
+        and browser.run("document.querySelectorAll('.run-findings').length") == 1
+    )
     assert browser.console == []
 
 
-def test_rates_by_category_are_a_table_where_there_are_any(browser: Browser, sample: str, tmp_path: Path) -> None:
+def test_rates_by_category_are_a_table_where_there_are_any(
+    browser: Browser, sample: str, tmp_path: Path
+) -> None:
     """A length of text is a row, with its rate; a run whose prompts have no category has no such table."""
     plan = config([prompt("P0") | {"category": "4k"}, prompt("P1") | {"category": "16k"}])
     rows = [record("P0"), record("P1", objective_pass=False)]
     browser.open(report(write_run(tmp_path / "run", rows, config=plan)))
-    found = "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    found = (
+        "[...document.querySelectorAll('#categories-table tbody tr')].map(row => row.textContent)"
+    )
     (four, sixteen) = browser.run(found)
     assert "4k100%" in four and "16k0%" in sixteen
     browser.open(sample)
@@ -523,7 +627,11 @@ def test_a_folder_of_the_first_harness_opens(browser: Browser, tmp_path: Path) -
         "latency_ms": 80.5,
         "success": True,
     }
-    browser.open(report(write_run(tmp_path / "run", [old, {**old, "success": False, "failure_type": "timeout"}])))
+    browser.open(
+        report(
+            write_run(tmp_path / "run", [old, {**old, "success": False, "failure_type": "timeout"}])
+        )
+    )
     browser.click(f"{FIRST_ROW} td.prompt")
     wait_for_call(browser)
     assert "yes" in text_of(browser, "#call-body") and browser.console == []

@@ -22,7 +22,9 @@ from support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(find_chromium() is None, reason="no Chromium here: make test-real looks for one"),
+    pytest.mark.skipif(
+        find_chromium() is None, reason="no Chromium here: make test-real looks for one"
+    ),
 ]
 N = 12
 
@@ -43,8 +45,19 @@ def test_a_run_is_watched_from_its_first_row_to_its_last(tmp_path: Path, browser
         trust_configuration(tmp_path)
         for n in range(N):
             server.script(Held(Text("yes" if n else "no"), (tmp_path / f"go{n}").exists))
-        words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "live", "--quiet"]
-        run = subprocess.Popen([sys.executable, "-m", "clawgauge", *words], cwd=tmp_path, env=clean_environment())
+        words = [
+            "run",
+            "-t",
+            "fake:scripted-model",
+            "-s",
+            "small.json",
+            "--run-id",
+            "live",
+            "--quiet",
+        ]
+        run = subprocess.Popen(
+            [sys.executable, "-m", "clawgauge", *words], cwd=tmp_path, env=clean_environment()
+        )
         try:
             while not server.calls:
                 assert run.poll() is None
@@ -74,22 +87,36 @@ def test_every_page_fits_a_phone(tmp_path: Path, browser: Browser) -> None:
     browser.resize(390, 844, phone=True)
     try:
         with viewing(tmp_path) as view:
-            browser.open(view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2")
+            browser.open(
+                view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2"
+            )
             base = browser.run("location.href")
-            assert browser.run("document.querySelector('.runs dl').getBoundingClientRect().width") > 300
+            assert (
+                browser.run("document.querySelector('.runs dl').getBoundingClientRect().width")
+                > 300
+            )
             for path in ("", "history", "compare?a=one&b=two", "runs/one/live"):
                 browser.open(f"{base}{path}", until="document.readyState === 'complete'")
                 assert browser.run("document.documentElement.scrollWidth") == 390, path
                 wide = "[...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
                 assert browser.run(wide) == 0, f"{path}: a table scrolls sideways"
             browser.wait_for("document.querySelectorAll('#rows tbody tr').length > 0")
-            assert browser.run("document.querySelector('#rows .outcome').getBoundingClientRect().right") < 390
+            assert (
+                browser.run(
+                    "document.querySelector('#rows .outcome').getBoundingClientRect().right"
+                )
+                < 390
+            )
             edges = "[...document.querySelectorAll('#rows td')].map(cell => cell.getBoundingClientRect().right)"
             assert max(browser.run(edges)) <= 390
-            assert browser.run("[...document.querySelectorAll('.is-fail .why')].some(why => why.offsetHeight)")
+            assert browser.run(
+                "[...document.querySelectorAll('.is-fail .why')].some(why => why.offsetHeight)"
+            )
             browser.open(f"{base}compare?a=one&b=two", until="document.readyState === 'complete'")
             first = "document.querySelector('main h2').getBoundingClientRect().top"
-            assert "passed: cannot tell" in browser.run("document.querySelector('main').innerText.split('ollama')[0]")
+            assert "passed: cannot tell" in browser.run(
+                "document.querySelector('main').innerText.split('ollama')[0]"
+            )
             assert browser.run(first) < 844, "what changed on the whole stands on the first screen"
             assert browser.console == []
     finally:
@@ -101,9 +128,14 @@ def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Br
     write_large_run(tmp_path / "runs" / "large", 20_000)
     write_large_run(tmp_path / "runs" / "other", 2_000, seed=3)
     with viewing(tmp_path) as view:
-        browser.open(view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2")
+        browser.open(
+            view.address, until="document.querySelectorAll('table.runs tbody tr').length === 2"
+        )
         base = browser.run("location.href")
-        browser.open(f"{base}runs/large/live", until="document.querySelector('#state')?.textContent === 'ended'")
+        browser.open(
+            f"{base}runs/large/live",
+            until="document.querySelector('#state')?.textContent === 'ended'",
+        )
         assert browser.run("document.querySelectorAll('#rows tbody tr').length") == 200
         counts = "[...document.querySelectorAll('#targets tbody tr')].map(row => parseInt(row.cells[1].textContent))"
         assert sum(browser.run(counts)) == 20_000
@@ -116,7 +148,9 @@ def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Br
         assert browser.console == []
 
 
-def test_an_address_is_used_once_and_a_report_leads_back_to_the_list(tmp_path: Path, browser: Browser) -> None:
+def test_an_address_is_used_once_and_a_report_leads_back_to_the_list(
+    tmp_path: Path, browser: Browser
+) -> None:
     """The way a user goes: in by the printed address, to a report, back, reloaded, and by the same address again."""
     write_sample_run(tmp_path / "runs" / "one", run_id="one", hostile=False)
     write_sample_run(tmp_path / "runs" / "a#b c", run_id="a#b c", seed=2, hostile=False)
@@ -134,14 +168,20 @@ def test_an_address_is_used_once_and_a_report_leads_back_to_the_list(tmp_path: P
         browser.run("location.reload()")
         browser.wait_for(listed)
         browser.click("header a[href='./history']")
-        browser.wait_for("document.title.startsWith('history') && document.readyState === 'complete'")
+        browser.wait_for(
+            "document.title.startsWith('history') && document.readyState === 'complete'"
+        )
         assert browser.console == []
         assert all(address.startswith(view.origin) for address in browser.requests)
-        browser.open(view.address, until="document.body?.innerText.includes('has been used already')")
+        browser.open(
+            view.address, until="document.body?.innerText.includes('has been used already')"
+        )
         assert not any("Content Security Policy" in line for line in browser.console)
 
 
-def test_the_file_that_opens_the_browser_leads_to_the_list(tmp_path: Path, browser: Browser) -> None:
+def test_the_file_that_opens_the_browser_leads_to_the_list(
+    tmp_path: Path, browser: Browser
+) -> None:
     """Chromium takes a page of a file for another site, and is let in all the same."""
     write_sample_run(tmp_path / "runs" / "one", run_id="one", hostile=False)
     folder = tmp_path / "temporary"
@@ -149,7 +189,9 @@ def test_the_file_that_opens_the_browser_leads_to_the_list(tmp_path: Path, brows
     with started_view(tmp_path, "--port", "0", BROWSER="true %s", TMPDIR=str(folder)):
         wait_until(lambda: list(folder.glob("*/open.html")))
         (page,) = folder.glob("*/open.html")
-        browser.open(page.as_uri(), until="document.querySelectorAll('table.runs tbody tr').length === 1")
+        browser.open(
+            page.as_uri(), until="document.querySelectorAll('table.runs tbody tr').length === 1"
+        )
         assert browser.run("location.pathname").startswith("/s/")
         wait_until(lambda: not page.exists())
         browser.click("td a")
@@ -159,14 +201,25 @@ def test_the_file_that_opens_the_browser_leads_to_the_list(tmp_path: Path, brows
 
 def test_a_run_that_was_killed_is_shown_as_interrupted(tmp_path: Path, browser: Browser) -> None:
     path = write_sample_run(tmp_path / "runs" / "killed", run_id="killed", hostile=False)
-    started = {"record_type": "event", "at_ms": 1, "event": "stretch_started", "target": None, "detail": {}}
+    started = {
+        "record_type": "event",
+        "at_ms": 1,
+        "event": "stretch_started",
+        "target": None,
+        "detail": {},
+    }
     (path / "events.jsonl").write_text(json.dumps(started) + "\n")
     (path / ".lock").write_text("{}\n")
     with viewing(tmp_path) as view:
         browser.open(view.address, until="document.querySelector('.interrupted code') !== null")
         base = browser.run("location.href")
-        browser.open(f"{base}runs/killed/live", until="document.querySelector('#state')?.className === 'interrupted'")
-        assert "clawgauge run --resume killed" in browser.run("document.querySelector('#state').textContent")
+        browser.open(
+            f"{base}runs/killed/live",
+            until="document.querySelector('#state')?.className === 'interrupted'",
+        )
+        assert "clawgauge run --resume killed" in browser.run(
+            "document.querySelector('#state').textContent"
+        )
 
 
 def test_a_live_page_says_when_too_many_are_open(tmp_path: Path, browser: Browser) -> None:
@@ -178,5 +231,7 @@ def test_a_live_page_says_when_too_many_are_open(tmp_path: Path, browser: Browse
             for _ in range(MAX_LISTENERS):
                 others.enter_context(view.connect(f"{view.base}/runs/going/rows"))
             browser.click("a.running")
-            browser.wait_for("document.querySelector('#state')?.textContent.includes('close some of them')")
+            browser.wait_for(
+                "document.querySelector('#state')?.textContent.includes('close some of them')"
+            )
         browser.wait_for("document.querySelector('#state')?.textContent === 'running'")

@@ -51,7 +51,11 @@ def mutations(calls: Calls, seed: str) -> dict[str, Calls]:
     def alter(given: dict[str, Any], key: str) -> None:
         value = given[key]
         given[key] = (
-            f"{value} altogether" if isinstance(value, str) else not value if isinstance(value, bool) else 40_177
+            f"{value} altogether"
+            if isinstance(value, str)
+            else not value
+            if isinstance(value, bool)
+            else 40_177
         )
 
     def retype(given: dict[str, Any], key: str) -> None:
@@ -73,8 +77,13 @@ def mutations(calls: Calls, seed: str) -> dict[str, Calls]:
 
 
 def our_verdict(prompt: dict[str, Any], calls: Calls) -> bool:
-    made = [ToolInvocation(name=name.replace(".", "_"), arguments=given, channel="native") for name, given in calls]
-    asked = Prompt(id="x", name="x", prompt="x", validator=prompt["validator"], tools=prompt["tools"])
+    made = [
+        ToolInvocation(name=name.replace(".", "_"), arguments=given, channel="native")
+        for name, given in calls
+    ]
+    asked = Prompt(
+        id="x", name="x", prompt="x", validator=prompt["validator"], tools=prompt["tools"]
+    )
     return judge_answer(asked, "", made).objective_pass is True
 
 
@@ -90,8 +99,12 @@ def load_checker(wheel: Path) -> Callable[..., bool]:
     finally:
         sys.path.remove(str(wheel))
 
-    def is_right(row: dict[str, Any], truth: list[dict[str, Any]], calls: Calls, category: str) -> bool:
+    def is_right(
+        row: dict[str, Any], truth: list[dict[str, Any]], calls: Calls, category: str
+    ) -> bool:
         made = [{name.replace(".", "_"): given} for name, given in calls]
-        return bool(checker.ast_checker(row["function"], made, truth, language, category, "any")["valid"])
+        return bool(
+            checker.ast_checker(row["function"], made, truth, language, category, "any")["valid"]
+        )
 
     return is_right

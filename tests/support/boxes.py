@@ -97,17 +97,23 @@ class Boxes:
         """A box, and its table."""
         box = self.root / name
         box.mkdir()
-        (box / "env").write_text("".join(f"export {name}='{value}'\n" for name, value in environment.items()))
+        (box / "env").write_text(
+            "".join(f"export {name}='{value}'\n" for name, value in environment.items())
+        )
         if program is not None:
             (box / "program").write_text(program)
         with (self.place / "clawgauge.toml").open("a") as file:
-            file.write(f'[nodes.{name}]\nssh = "{name}"\ncommand = "{sys.executable} -m clawgauge"\n')
+            file.write(
+                f'[nodes.{name}]\nssh = "{name}"\ncommand = "{sys.executable} -m clawgauge"\n'
+            )
         return box
 
     def serve(self, name: str, address: str) -> None:
         """A box of this name that knows a server by the name `box`."""
         file = self.add(name) / "clawgauge.toml"
-        file.write_text(f'[providers.box]\ntype = "openai_chat"\nbase_url = "{address}"\nlocal = true\n')
+        file.write_text(
+            f'[providers.box]\ntype = "openai_chat"\nbase_url = "{address}"\nlocal = true\n'
+        )
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
         write_trusted({"HOME": str(file.parent)}, {place_of(file): sha256})
 

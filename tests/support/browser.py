@@ -53,7 +53,9 @@ class Browser:
         self._session: str | None = None
         self._loaded = False
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self._ask(f"{domain}.enable")
 
@@ -81,7 +83,9 @@ class Browser:
             allowUnsafeEvalBlockedByCSP=False,
         )
         if "exceptionDetails" in reply:
-            raise AssertionError(f"{script}: {reply['exceptionDetails'].get('exception', {}).get('description')}")
+            raise AssertionError(
+                f"{script}: {reply['exceptionDetails'].get('exception', {}).get('description')}"
+            )
         return reply["result"].get("value")
 
     def wait_for(self, script: str, *, timeout_s: float = 60.0) -> None:
@@ -116,7 +120,12 @@ class Browser:
     def press(self, key: str, *, shift: bool = False) -> None:
         """A real key, down and up."""
         text, code = KEYS[key]
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        common = {
+            "key": key,
+            "code": key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": 8 if shift else 0,
+        }
         self._ask("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self._ask("Input.dispatchKeyEvent", type="keyUp", **common)
 
@@ -125,7 +134,13 @@ class Browser:
         self._ask("Input.insertText", text=text)
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
-        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
 
     def let_scripts_run(self, allowed: bool) -> None:
         """Those of the pages opened from now on."""
@@ -134,24 +149,33 @@ class Browser:
     def prefer(self, scheme: str, *, media: str = "") -> None:
         """`light` or `dark`; on a `screen`, or on paper (`print`)."""
         self._ask(
-            "Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}]
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
 
     def photograph(self, path: Path, *, whole_page: bool = False) -> None:
         reply = self._ask(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=whole_page, **self._clip(whole_page)
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=whole_page,
+            **self._clip(whole_page),
         )
         path.write_bytes(base64.b64decode(reply["data"]))
 
     def print_to(self, path: Path) -> None:
         """The page on paper, as PDF."""
-        path.write_bytes(base64.b64decode(self._ask("Page.printToPDF", printBackground=True)["data"]))
+        path.write_bytes(
+            base64.b64decode(self._ask("Page.printToPDF", printBackground=True)["data"])
+        )
 
     def _clip(self, whole_page: bool) -> dict[str, Any]:
         if not whole_page:
             return {}
         size = self._ask("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        return {
+            "clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        }
 
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._serial += 1
@@ -185,7 +209,9 @@ class Browser:
         match event.get("method"):
             case "Runtime.exceptionThrown":
                 details = parameters["exceptionDetails"]
-                self.console.append(details.get("exception", {}).get("description") or details["text"])
+                self.console.append(
+                    details.get("exception", {}).get("description") or details["text"]
+                )
             case "Runtime.consoleAPICalled":
                 self.console.append(" ".join(str(a.get("value")) for a in parameters["args"]))
             case "Log.entryAdded":
@@ -195,8 +221,15 @@ class Browser:
             case "Page.javascriptDialogOpening":
                 self.dialogs.append(parameters["message"])
                 self._serial += 1
-                close = {"id": self._serial, "method": "Page.handleJavaScriptDialog", "params": {"accept": False}}
-                os.write(self._commands, json.dumps(close | {"sessionId": self._session}).encode() + b"\0")
+                close = {
+                    "id": self._serial,
+                    "method": "Page.handleJavaScriptDialog",
+                    "params": {"accept": False},
+                }
+                os.write(
+                    self._commands,
+                    json.dumps(close | {"sessionId": self._session}).encode() + b"\0",
+                )
                 self._serial -= 1
 
     def __enter__(self) -> Self:
@@ -232,7 +265,15 @@ def chromium() -> Iterator[Browser]:
         # The protocol wants the descriptors 3 and 4, which in this process belong to someone else.
         script = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
         process = subprocess.Popen(
-            ["/bin/bash", "-c", script, program, *WORDS, f"--user-data-dir={profile}", "about:blank"],
+            [
+                "/bin/bash",
+                "-c",
+                script,
+                program,
+                *WORDS,
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -15,7 +15,11 @@ from support.wire_frames import Frame, data_event
 
 CREATED = 1794723893
 FINGERPRINTS = {"openai": "fp_scripted", "llama_cpp": "b0-unknown", "ollama": "fp_ollama"}
-REASONING_KEYS = {"openai": "reasoning_content", "llama_cpp": "reasoning_content", "ollama": "reasoning"}
+REASONING_KEYS = {
+    "openai": "reasoning_content",
+    "llama_cpp": "reasoning_content",
+    "ollama": "reasoning",
+}
 ERROR_TYPES = {
     400: ("invalid_request_error", None),
     401: ("authentication_error", "invalid_api_key"),
@@ -34,7 +38,11 @@ def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
         message[text.reasoning_key or REASONING_KEYS[dialect]] = text.reasoning
     if text.tool_calls:
         message["tool_calls"] = [
-            {"id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": "".join(fragments)}}
+            {
+                "id": f"call_{index}",
+                "type": "function",
+                "function": {"name": name, "arguments": "".join(fragments)},
+            }
             for index, (name, *fragments) in enumerate(text.tool_calls)
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": text.finish_reason}
@@ -56,7 +64,9 @@ def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
 
     made: list[Frame] = []
     if dialect != "ollama":
-        made.append(Frame(chunk({"role": "assistant", "content": "" if dialect == "openai" else None})))
+        made.append(
+            Frame(chunk({"role": "assistant", "content": "" if dialect == "openai" else None}))
+        )
     made += [Frame(chunk(role | delta), token=True) for delta in _deltas(text, dialect)]
     if text.finish is not None:
         last_delta = {"role": "assistant", "content": ""} if dialect == "ollama" else {}
@@ -74,7 +84,14 @@ def error_body(status: int, message: str, dialect: str) -> dict[str, Any]:
     kind, code = ERROR_TYPES.get(status, ("server_error", None))
     if dialect == "llama_cpp":
         return {"error": {"code": status, "message": message, "type": kind}}
-    return {"error": {"message": message, "type": kind, "param": None, "code": code if dialect == "openai" else None}}
+    return {
+        "error": {
+            "message": message,
+            "type": kind,
+            "param": None,
+            "code": code if dialect == "openai" else None,
+        }
+    }
 
 
 def stream_error(status: int, message: str, sequence_number: int, dialect: str) -> bytes:
@@ -90,15 +107,24 @@ def _deltas(text: Text, dialect: str) -> list[dict[str, Any]]:
         return deltas + [{"refusal": piece} for piece in split_words(text.refusal)]
     deltas += [{"content": piece} for piece in text.pieces]
     for index, (name, *fragments) in enumerate(text.tool_calls):
-        deltas += [{"tool_calls": [call]} for call in _tool_call_deltas(index, name, fragments, dialect)]
+        deltas += [
+            {"tool_calls": [call]} for call in _tool_call_deltas(index, name, fragments, dialect)
+        ]
     return deltas
 
 
-def _tool_call_deltas(index: int, name: str, fragments: list[str], dialect: str) -> list[dict[str, Any]]:
+def _tool_call_deltas(
+    index: int, name: str, fragments: list[str], dialect: str
+) -> list[dict[str, Any]]:
     whole = "".join(fragments)
     first = {"ollama": whole, "llama_cpp": fragments[0] if fragments else "", "openai": ""}[dialect]
     rest = {"ollama": [], "llama_cpp": fragments[1:], "openai": fragments}[dialect]
-    named = {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": first}}
+    named = {
+        "index": index,
+        "id": f"call_{index}",
+        "type": "function",
+        "function": {"name": name, "arguments": first},
+    }
     return [named, *({"index": index, "function": {"arguments": fragment}} for fragment in rest)]
 
 

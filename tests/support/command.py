@@ -22,7 +22,16 @@ from support.command_forks import fork_server
 from support.isolation import NO_SERVER
 from support.waiting import PATIENCE_S
 
-KEPT = ("PATH", "HOME", "LANG", "TZ", "CLAWGAUGE_CACHE_DIR", "XDG_CACHE_HOME", "SYSTEMROOT", "TMPDIR")
+KEPT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "TZ",
+    "CLAWGAUGE_CACHE_DIR",
+    "XDG_CACHE_HOME",
+    "SYSTEMROOT",
+    "TMPDIR",
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,11 @@ def trust_configuration(cwd: Path, state: str | None = None) -> None:
 
 
 def clawgauge(
-    cwd: Path, *words: str, timeout_s: float = PATIENCE_S, env: dict[str, str] | None = None, trusting: bool = True
+    cwd: Path,
+    *words: str,
+    timeout_s: float = PATIENCE_S,
+    env: dict[str, str] | None = None,
+    trusting: bool = True,
 ) -> Outcome:
     """Run the command to its end, in a fork of a started interpreter where that makes no difference.
 
@@ -118,7 +131,10 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
 
 def write_suite(path: Path, *prompts: dict[str, Any], **header: Any) -> Path:
     """A suite file; prompts get ids and names where they have none."""
-    filled = [{"id": f"P{n}", "name": f"prompt_{n}", "validator": {"type": "noop"}, **p} for n, p in enumerate(prompts)]
+    filled = [
+        {"id": f"P{n}", "name": f"prompt_{n}", "validator": {"type": "noop"}, **p}
+        for n, p in enumerate(prompts)
+    ]
     path.write_text(json.dumps({"name": path.stem, **header, "prompts": filled}))
     return path
 
@@ -126,7 +142,8 @@ def write_suite(path: Path, *prompts: dict[str, Any], **header: Any) -> Path:
 def chat_config(cwd: Path, **servers: str) -> None:
     """A clawgauge.toml that names chat servers by address."""
     tables = [
-        f'[providers.{name}]\ntype = "openai_chat"\nbase_url = "{url}"\nlocal = true\n' for name, url in servers.items()
+        f'[providers.{name}]\ntype = "openai_chat"\nbase_url = "{url}"\nlocal = true\n'
+        for name, url in servers.items()
     ]
     (cwd / "clawgauge.toml").write_text("\n".join(tables))
     trust_configuration(cwd)

@@ -62,7 +62,11 @@ class ForkServer:
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[bytes] | None:
         """The command to its end, or None where this server cannot show what is asked of it."""
-        if any(env.get(name) != os.environ.get(name) for name in env if name.startswith(START_VARIABLES)):
+        if any(
+            env.get(name) != os.environ.get(name)
+            for name in env
+            if name.startswith(START_VARIABLES)
+        ):
             return None
         if not self._usable or not cwd.is_dir() or not self._busy.acquire(blocking=False):
             return None

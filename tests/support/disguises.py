@@ -18,7 +18,11 @@ UNSEEN = [
     "\x1b(B", "\ufffd", "\ue000",
 ]  # fmt: skip
 # Inside base64 or hexadecimal digits, accents and C1 controls are not looked for.
-UNSEEN_IN_CODES = [mark for mark in UNSEEN if mark not in ("\u0301", "\u034f", "\x85", "\x9b1m", "\ufffd", "\ue000")]
+UNSEEN_IN_CODES = [
+    mark
+    for mark in UNSEEN
+    if mark not in ("\u0301", "\u034f", "\x85", "\x9b1m", "\ufffd", "\ue000")
+]
 ESCAPES: list[Callable[[str], str]] = [
     lambda one: one,
     lambda one: f"%{ord(one):02x}",
@@ -53,7 +57,9 @@ def unescaped_twice(text: str) -> str:
     """As a screen would show it after a browser and two readers of JSON."""
     for _ in range(2):
         text = html.unescape(unquote(clean_terminal(text)))
-        text = re.sub(r"(?:\\+|%)[uU]\{?([0-9a-fA-F]{2,4})\}?", lambda found: chr(int(found[1], 16)), text)
+        text = re.sub(
+            r"(?:\\+|%)[uU]\{?([0-9a-fA-F]{2,4})\}?", lambda found: chr(int(found[1], 16)), text
+        )
         text = re.sub(r"\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
         text = text.translate({0xFEE0 + code: code for code in range(0x21, 0x7F)})
     return clean_terminal(text)

@@ -111,7 +111,9 @@ class FakeClaude:
         return [start for start in self.starts if start.kind == "call"]
 
 
-def install_fake_claude(bin_dir: Path, recording: str = "ok_stream_min", **behaviour: Any) -> FakeClaude:
+def install_fake_claude(
+    bin_dir: Path, recording: str = "ok_stream_min", **behaviour: Any
+) -> FakeClaude:
     """Write `bin_dir/claude`; keywords are the fields of `ClaudeBehaviour`."""
     wanted = ClaudeBehaviour(**behaviour)
     bin_dir.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,9 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         behaviour = json.load(file)
     arguments = sys.argv[2:]
-    known = [flag for flag in FLAGS_WITH_VALUE + PLAIN_FLAGS if flag not in behaviour["missing_flags"]]
+    known = [
+        flag for flag in FLAGS_WITH_VALUE + PLAIN_FLAGS if flag not in behaviour["missing_flags"]
+    ]
     if "--version" in arguments or "--help" in arguments:
         write_log(behaviour, arguments, kind="question", stdin=b"")
         emit(1, behaviour["version"] + "\n" if "--version" in arguments else help_text(known))
@@ -60,7 +62,9 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     write_log(behaviour, arguments, kind="call", stdin=stdin, grandchild_pid=grandchild)
     if behaviour["read_stdin"] and not stdin and not words:
-        fail("Error: Input must be provided either through stdin or as a prompt argument when using --print")
+        fail(
+            "Error: Input must be provided either through stdin or as a prompt argument when using --print"
+        )
     if options.get("--output-format") == "stream-json" and "--verbose" not in options:
         fail("Error: When using --print, --output-format=stream-json requires --verbose")
     prompt = stdin.decode("utf-8", "replace") or " ".join(words)
@@ -122,7 +126,9 @@ def answer(behaviour, options, text):
     if options.get("--output-format") == "json":
         emit(1, json.dumps(result) + "\n")
     elif options.get("--output-format") == "stream-json":
-        emit_line({"type": "system", "subtype": "init", "model": options.get("--model"), "tools": []})
+        emit_line(
+            {"type": "system", "subtype": "init", "model": options.get("--model"), "tools": []}
+        )
         for _ in range(rounds):
             for line in message_lines(behaviour, options, text):
                 emit_line(line, bad_byte=behaviour["invalid_utf8"])
@@ -138,8 +144,19 @@ def answer(behaviour, options, text):
 
 def message_lines(behaviour, options, text):
     model = options.get("--model")
-    usage = {"input_tokens": 12, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
-    message = {"id": "msg_fake", "type": "message", "role": "assistant", "model": model, "content": []}
+    usage = {
+        "input_tokens": 12,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 1,
+    }
+    message = {
+        "id": "msg_fake",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+    }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     whole = message | {"content": [{"type": "text", "text": text}]}
     events = [

@@ -17,10 +17,15 @@ class McpClient:
         with open(config_path, encoding="utf-8") as file:  # noqa: PTH123 - as in the program that loads this
             server = json.load(file)["mcpServers"]["clawgauge"]
         command = [server["command"], *server["args"]]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self._last_id = 0
         self.ask("server/discover", {})
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fake"}})
+        self.ask(
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fake"}},
+        )
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         self.tools = self.ask("tools/list", {})["result"]["tools"]
 
@@ -47,13 +52,24 @@ def converse(behaviour, options, print_line, print_answer):
     offered = [PREFIX + tool["name"] for tool in client.tools if PREFIX + tool["name"] in allowed]
     connected = not behaviour["mcp_fails"]
     servers = [{"name": "clawgauge", "status": "connected" if connected else "failed"}]
-    print_line({"type": "system", "subtype": "init", "tools": offered if connected else [], "mcp_servers": servers})
+    print_line(
+        {
+            "type": "system",
+            "subtype": "init",
+            "tools": offered if connected else [],
+            "mcp_servers": servers,
+        }
+    )
     max_turns = int(options.get("--max-turns", 99))
     for turn, (text, calls) in enumerate(behaviour["tool_rounds"], start=1):
         for line in _message_lines(options, turn, text, calls):
             print_line(line)
         for index, (name, arguments) in enumerate(calls):
-            meta = {"claudecode/toolUseId": f"toolu_{turn}_{index}"} if behaviour["names_calls"] else {}
+            meta = (
+                {"claudecode/toolUseId": f"toolu_{turn}_{index}"}
+                if behaviour["names_calls"]
+                else {}
+            )
             print_line(_tool_result(client, f"toolu_{turn}_{index}", name, arguments, meta))
         if turn == max_turns:
             client.close()
@@ -72,14 +88,24 @@ def _message_lines(options, turn, text, calls):
         events.append(_start(0, {"type": "text", "text": ""}))
         events.append(_delta(0, {"type": "text_delta", "text": text}))
     for index, (name, arguments) in enumerate(calls, start=1):
-        block = {"type": "tool_use", "id": f"toolu_{turn}_{index - 1}", "name": PREFIX + name, "input": {}}
+        block = {
+            "type": "tool_use",
+            "id": f"toolu_{turn}_{index - 1}",
+            "name": PREFIX + name,
+            "input": {},
+        }
         half = len(arguments) // 2
         events.append(_start(index, block))
-        events += [_delta(index, {"type": "input_json_delta", "partial_json": p}) for p in _halves(arguments, half)]
+        events += [
+            _delta(index, {"type": "input_json_delta", "partial_json": p})
+            for p in _halves(arguments, half)
+        ]
         events.append({"type": "content_block_stop", "index": index})
     delta = {"stop_reason": "tool_use", "stop_sequence": None}
     events.append({"type": "message_delta", "delta": delta, "usage": usage | {"output_tokens": 5}})
-    return [{"type": "stream_event", "event": event, "parent_tool_use_id": None} for event in events]
+    return [
+        {"type": "stream_event", "event": event, "parent_tool_use_id": None} for event in events
+    ]
 
 
 def _halves(arguments, half):
@@ -103,7 +129,11 @@ def _tool_result(client, tool_use_id, name, arguments, meta):
     else:
         content = client.ask("tools/call", params)["result"]["content"]
     result = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
-    return {"type": "user", "message": {"role": "user", "content": [result]}, "parent_tool_use_id": None}
+    return {
+        "type": "user",
+        "message": {"role": "user", "content": [result]},
+        "parent_tool_use_id": None,
+    }
 
 
 def _spent(max_turns):

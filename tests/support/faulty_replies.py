@@ -104,7 +104,9 @@ class RawBytes:
 
 def chunked_garbage() -> RawBytes:
     """A chunked reply whose second chunk size is not a number."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     return RawBytes(head + b"4\r\ndata\r\nZZZ\r\nnot a chunk\r\n")
 
 
@@ -116,7 +118,9 @@ class Endless:
 
     async def play(self, exchange: Exchange) -> None:
         opened, piece, _ = _endless_parts(exchange)
-        await exchange.start_chunks("text/event-stream" if exchange.request.streaming else "application/json")
+        await exchange.start_chunks(
+            "text/event-stream" if exchange.request.streaming else "application/json"
+        )
         if opened:
             await exchange.send_chunk(opened)
         await _flood(exchange, _repeated(piece), self.max_bytes)

@@ -32,9 +32,13 @@ class ForwardingProxy:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 proxy.bodies.append(json.loads(json.dumps(body)))
                 change(body)
-                connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=PATIENCE_S)
+                connection = http.client.HTTPConnection(
+                    upstream.hostname or "", upstream.port, timeout=PATIENCE_S
+                )
                 try:
-                    connection.request("POST", self.path, json.dumps(body), {"Content-Type": "application/json"})
+                    connection.request(
+                        "POST", self.path, json.dumps(body), {"Content-Type": "application/json"}
+                    )
                     self._pass_on(connection.getresponse())
                 finally:
                     connection.close()

@@ -11,7 +11,9 @@ FLOOR_S = 0.02
 ATTEMPTS = 12
 
 
-def grows_linearly(work: Callable[[int], object], size: int, *, factor: int = 2, floor_s: float = FLOOR_S) -> bool:
+def grows_linearly(
+    work: Callable[[int], object], size: int, *, factor: int = 2, floor_s: float = FLOOR_S
+) -> bool:
     """So many times the work takes at most one and a half times as many times as long, in time of the processor.
 
     The shortest of several times is the work's own: whatever else a machine does makes a time longer, never shorter.

@@ -85,7 +85,9 @@ class WireFormat(Protocol):
 
     def error_body(self, status: int, message: str, dialect: str) -> dict[str, Any]: ...
 
-    def stream_error(self, status: int, message: str, sequence_number: int, dialect: str) -> bytes: ...
+    def stream_error(
+        self, status: int, message: str, sequence_number: int, dialect: str
+    ) -> bytes: ...
 
 
 class Exchange:
@@ -113,7 +115,10 @@ class Exchange:
         await self._writer.drain()
 
     async def send_head(self, status: int, headers: dict[str, str]) -> None:
-        lines = [f"HTTP/1.1 {status} {_reason(status)}", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"HTTP/1.1 {status} {_reason(status)}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def send_whole(self, status: int, body: bytes, headers: dict[str, str]) -> None:
@@ -140,14 +145,26 @@ class Exchange:
         if sys.platform == "linux":
             await happening(lambda: not any(self._unread()))
         else:
-            await asyncio.sleep(0.05)  # no other system shows what waits in the sockets of a process
+            await asyncio.sleep(
+                0.05
+            )  # no other system shows what waits in the sockets of a process
 
     def _unread(self) -> list[int]:
         """The bytes on their way to the client, and those that wait for it to read them."""
-        ours, theirs = (f":{self._writer.get_extra_info(name)[1]:04X}" for name in ("sockname", "peername"))
+        ours, theirs = (
+            f":{self._writer.get_extra_info(name)[1]:04X}" for name in ("sockname", "peername")
+        )
         rows = [row.split() for row in SOCKETS.read_text().splitlines()[1:]]
-        sent = [row[4].split(":")[0] for row in rows if row[1].endswith(ours) and row[2].endswith(theirs)]
-        waiting = [row[4].split(":")[1] for row in rows if row[1].endswith(theirs) and row[2].endswith(ours)]
+        sent = [
+            row[4].split(":")[0]
+            for row in rows
+            if row[1].endswith(ours) and row[2].endswith(theirs)
+        ]
+        waiting = [
+            row[4].split(":")[1]
+            for row in rows
+            if row[1].endswith(theirs) and row[2].endswith(ours)
+        ]
         return [int(n_bytes, 16) for n_bytes in sent + waiting]
 
     async def wait_until_client_leaves(self) -> None:
@@ -160,7 +177,9 @@ class Exchange:
     def reset(self) -> None:
         """Close with a TCP reset: lingering for zero seconds throws the connection away."""
         self.keep_alive = False
-        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         self._writer.transport.abort()
 
 

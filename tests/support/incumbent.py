@@ -22,13 +22,21 @@ class Incumbent:
         self._errs_in = errs_in
 
     def __call__(self, request: ReceivedRequest) -> Text:
-        talk = [(one["role"], one.get("content") or "") for one in request.json["messages"] if one["role"] != "system"]
+        talk = [
+            (one["role"], one.get("content") or "")
+            for one in request.json["messages"]
+            if one["role"] != "system"
+        ]
         prompt = self._by_talk[json.dumps(talk)]
-        calls = [(one["name"], one["arguments"]) for one in prompt.validator.get("expected_calls", [])]
+        calls = [
+            (one["name"], one["arguments"]) for one in prompt.validator.get("expected_calls", [])
+        ]
         if prompt.id in self._errs_in:
             # Another file, another tool, words instead of a call, a call instead of words: in turn.
             ways = [_elsewhere(calls), [("nothing_known", {})], []]
-            calls = ways[int(prompt.id[1:]) % len(ways)] if calls else [("exec", {"command": "reboot"})]
+            calls = (
+                ways[int(prompt.id[1:]) % len(ways)] if calls else [("exec", {"command": "reboot"})]
+            )
         text = None if calls else "Which one do you mean?"
         return Text(text, tool_calls=[(name, json.dumps(given)) for name, given in calls])
 

@@ -20,7 +20,9 @@ def ask(in_context: bool = False) -> list[dict[str, Any]]:
     suite = "core+context" if in_context else "core"
     offered = {"tools": [TOOL], "expected_tools": ["look"], "validator": CHECKED}
     plain = [prompt(f"P{n}", suite, in_context=in_context) for n in range(N_PLAIN)]
-    return plain + [prompt(f"T{n}", suite, in_context=in_context, **offered) for n in range(N_TOOLS)]
+    return plain + [
+        prompt(f"T{n}", suite, in_context=in_context, **offered) for n in range(N_TOOLS)
+    ]
 
 
 def answer(asked: dict[str, Any], passed: bool, e2e_ms: int) -> dict[str, Any]:
@@ -28,8 +30,15 @@ def answer(asked: dict[str, Any], passed: bool, e2e_ms: int) -> dict[str, Any]:
     made = record(asked["id"], passed, suite=asked["suite"], timings_us=None, **times)
     if "tools" not in asked:
         return made
-    calls = [{"name": "look", "arguments": {}, "channel": "native", "valid": True}] if passed else []
-    tools = {"expected_tools": ["look"], "tools_offered": True, "tool_use_success": passed, "tool_invocations": calls}
+    calls = (
+        [{"name": "look", "arguments": {}, "channel": "native", "valid": True}] if passed else []
+    )
+    tools = {
+        "expected_tools": ["look"],
+        "tools_offered": True,
+        "tool_use_success": passed,
+        "tool_invocations": calls,
+    }
     return made | tools
 
 
@@ -57,7 +66,14 @@ def timed_out() -> tuple[list[Any], list[Any]]:
     answered = answer_all(ask())[:-10]
     tools = {"expected_tools": ["look"], "tools_offered": True}
     hanging = [
-        unanswered(one["id"], suite="core", e2e_ms=DEADLINE_MS, total_ms=DEADLINE_MS, timings_us=None, **tools)
+        unanswered(
+            one["id"],
+            suite="core",
+            e2e_ms=DEADLINE_MS,
+            total_ms=DEADLINE_MS,
+            timings_us=None,
+            **tools,
+        )
         for one in ask()[-10:]
     ]
     return ask(), [*answered, *hanging]
@@ -84,7 +100,9 @@ def count(rows: Sequence[dict[str, Any]]) -> Truth:
     bare = [row for row in rows if row["suite"] == "core"]
     judged = [row for row in bare if row["objective_pass"] is not None]
     passed = sum(row["objective_pass"] for row in judged)
-    expecting = [row for row in bare if row["expected_tools"] and row["availability_status"] == "ok"]
+    expecting = [
+        row for row in bare if row["expected_tools"] and row["availability_status"] == "ok"
+    ]
     timed = [row for row in bare if row["success"] or row["failure_type"] == "timeout"]
     times = sorted(row["e2e_ms"] if row["success"] else 2**60 for row in timed)
 
@@ -113,11 +131,20 @@ def share(rate: tuple[int, int]) -> str:
     return f"{int(100 * k / n + 0.5)}%"
 
 
-KINDS: tuple[Callable[[], tuple[list[Any], list[Any]]], ...] = (plain, in_context, interrupted, timed_out)
+KINDS: tuple[Callable[[], tuple[list[Any], list[Any]]], ...] = (
+    plain,
+    in_context,
+    interrupted,
+    timed_out,
+)
 
 
-def write_kind(folder: Path, kind: Callable[[], tuple[list[Any], list[Any]]], **changes: Any) -> Truth:
+def write_kind(
+    folder: Path, kind: Callable[[], tuple[list[Any], list[Any]]], **changes: Any
+) -> Truth:
     """The run, its config with these `changes`."""
     prompts, rows = kind()
-    write_run(folder, rows, config=config(prompts, options={"timeout_s": DEADLINE_MS / 1000}, **changes))
+    write_run(
+        folder, rows, config=config(prompts, options={"timeout_s": DEADLINE_MS / 1000}, **changes)
+    )
     return count(rows)

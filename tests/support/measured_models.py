@@ -26,7 +26,11 @@ from clawgauge.records import (
 )
 
 OLLAMA = {"type": "ollama_openai", "base_url": "http://localhost:11434/v1"}
-OPENAI = {"type": "openai_responses", "base_url": "https://api.openai.com/v1", "api_key_env": "OPENAI_API_KEY"}
+OPENAI = {
+    "type": "openai_responses",
+    "base_url": "https://api.openai.com/v1",
+    "api_key_env": "OPENAI_API_KEY",
+}
 CLAUDE = {"type": "claude_code_cli", "command": "claude"}
 EMBEDDED = {"type": "embedded", "server": "llama.cpp (xllamacpp)"}
 # Clean, as many show restraint and work done.
@@ -82,7 +86,11 @@ class MeasuredRun:
     def _prompts(self) -> list[Prompt]:
         text = [
             Prompt(
-                id=f"P{n}", name=f"text_{n}", prompt="say yes", validator={"type": "exact", "value": "yes"}, suite="s"
+                id=f"P{n}",
+                name=f"text_{n}",
+                prompt="say yes",
+                validator={"type": "exact", "value": "yes"},
+                suite="s",
             )
             for n in range(self.n_text)
         ]
@@ -97,9 +105,19 @@ class MeasuredRun:
         return text + tools + (self._beside() if self.for_subagents else [])
 
     def _beside(self) -> list[Prompt]:
-        kinds = {"restraint": {"type": "tool_call", "no_call": True}, "task": {"type": "world_state", "expect": []}}
+        kinds = {
+            "restraint": {"type": "tool_call", "no_call": True},
+            "task": {"type": "world_state", "expect": []},
+        }
         return [
-            Prompt(id=f"{kind}{n}", name=f"{kind}_{n}", prompt="hi", validator=validator, suite="s", tools=[_FREE])
+            Prompt(
+                id=f"{kind}{n}",
+                name=f"{kind}_{n}",
+                prompt="hi",
+                validator=validator,
+                suite="s",
+                tools=[_FREE],
+            )
             for kind, validator in kinds.items()
             for n in range(self.n_beside)
         ]
@@ -135,7 +153,9 @@ class MeasuredRun:
             tool_calls=["free"] if called else [],
             tool_call_count=int(called),
             tool_use_success=called,
-            tool_invocations=[ToolInvocation(name="free", channel="native")] if called and prompt.tools else [],
+            tool_invocations=[ToolInvocation(name="free", channel="native")]
+            if called and prompt.tools
+            else [],
             tools_offered=bool(prompt.tools),
             suite=prompt.suite,
             repeat=0,
@@ -143,7 +163,11 @@ class MeasuredRun:
             timings_us=TimingsUs(e2e=model.e2e_ms * 1000),
             total_ms=model.e2e_ms,
             attempts=[
-                Attempt(status="error" if failed else "ok", failure_type="http_500" if failed else None, e2e_ms=1)
+                Attempt(
+                    status="error" if failed else "ok",
+                    failure_type="http_500" if failed else None,
+                    e2e_ms=1,
+                )
             ],
             model_reported=model.model_reported,
             cost_usd=None if failed else model.cost_usd,
@@ -161,7 +185,12 @@ class MeasuredRun:
             options=self.options,
             suites=[
                 SuiteInfo(
-                    name="s", version="1", description="", n_prompts=len(prompts), sha256="0" * 64, source="s.json"
+                    name="s",
+                    version="1",
+                    description="",
+                    n_prompts=len(prompts),
+                    sha256="0" * 64,
+                    source="s.json",
                 )
             ],
             prompts=prompts,

@@ -34,12 +34,16 @@ def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
     """The finished message."""
     content: list[dict[str, Any]] = []
     if text.reasoning:
-        content.append({"type": "thinking", "thinking": text.reasoning, "signature": "c2NyaXB0ZWQ="})
+        content.append(
+            {"type": "thinking", "thinking": text.reasoning, "signature": "c2NyaXB0ZWQ="}
+        )
     if text.whole_text:
         content.append({"type": "text", "text": text.whole_text})
     for index, (name, *fragments) in enumerate(text.tool_calls):
         arguments = json.loads("".join(fragments) or "{}")
-        content.append({"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": arguments})
+        content.append(
+            {"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": arguments}
+        )
     usage = {"usage": _usage(text)} if text.usage is not None else {}
     return _message(text, request) | {"content": content, "stop_reason": _stop_reason(text)} | usage
 
@@ -47,7 +51,9 @@ def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
 def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
     """The answer as events: one block per channel, then why it stopped."""
     begun = {} if isinstance(text.usage, dict) else {"output_tokens": 1}
-    started = _message(text, request) | ({"usage": _usage(text) | begun} if text.usage is not None else {})
+    started = _message(text, request) | (
+        {"usage": _usage(text) | begun} if text.usage is not None else {}
+    )
     made = [Frame(named_event({"type": "message_start", "message": started}))]
     blocks = _blocks(text, request)
     for index, (start, deltas) in enumerate(blocks):
@@ -75,14 +81,23 @@ def error_body(status: int, message: str, dialect: str) -> dict[str, Any]:
 
 
 def stream_error(status: int, message: str, sequence_number: int, dialect: str) -> bytes:
-    return named_event({"type": "error", "error": {"type": ERROR_KINDS.get(status, "api_error"), "message": message}})
+    return named_event(
+        {
+            "type": "error",
+            "error": {"type": ERROR_KINDS.get(status, "api_error"), "message": message},
+        }
+    )
 
 
-def _blocks(text: Text, request: ReceivedRequest) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _blocks(
+    text: Text, request: ReceivedRequest
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """(opening block, its deltas) for thinking, text and each tool call that is there."""
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if text.reasoning:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in split_words(text.reasoning)]
+        deltas = [
+            {"type": "thinking_delta", "thinking": piece} for piece in split_words(text.reasoning)
+        ]
         signature = {"type": "signature_delta", "signature": "c2NyaXB0ZWQ="}
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signature]))
     if text.pieces:
@@ -90,7 +105,12 @@ def _blocks(text: Text, request: ReceivedRequest) -> list[tuple[dict[str, Any], 
         blocks.append(({"type": "text", "text": ""}, deltas))
     for index, (name, *fragments) in enumerate(text.tool_calls):
         deltas = [{"type": "input_json_delta", "partial_json": fragment} for fragment in fragments]
-        blocks.append(({"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": {}}, deltas))
+        blocks.append(
+            (
+                {"type": "tool_use", "id": _tool_id(request, index), "name": name, "input": {}},
+                deltas,
+            )
+        )
     return blocks
 
 

@@ -76,8 +76,13 @@ class OllamaState:
         model = self.find(name)
         if model is None:
             return Status(404, {"error": f"model '{name}' not found"})
-        info = {"general.architecture": model.family, f"{model.family}.context_length": model.context_length}
-        return Status(200, {"parameters": model.parameters, "details": model.details(), "model_info": info})
+        info = {
+            "general.architecture": model.family,
+            f"{model.family}.context_length": model.context_length,
+        }
+        return Status(
+            200, {"parameters": model.parameters, "details": model.details(), "model_info": info}
+        )
 
     def _generate(self, asked: dict[str, Any]) -> Status:
         name = str(asked.get("model", ""))
@@ -92,7 +97,12 @@ class OllamaState:
 
 
 # What a call spent, in milliseconds: loading, reading, writing, and all of it; the wait is in none but that.
-DURATIONS_MS = {"load_duration": 20, "prompt_eval_duration": 30, "eval_duration": 40, "total_duration": 100}
+DURATIONS_MS = {
+    "load_duration": 20,
+    "prompt_eval_duration": 30,
+    "eval_duration": 40,
+    "total_duration": 100,
+}
 
 
 def body(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, Any]:
@@ -117,7 +127,11 @@ def frames(text: Text, request: ReceivedRequest, dialect: str) -> list[Frame]:
     made += [Frame(line({"tool_calls": [call]}), token=True) for call in _tool_calls(text)]
     if text.finish is not None:
         message = {"message": {"role": "assistant", "content": ""}}
-        made.append(Frame(dump_json(_envelope(text, request) | message | _ending(text)) + b"\n", closing=True))
+        made.append(
+            Frame(
+                dump_json(_envelope(text, request) | message | _ending(text)) + b"\n", closing=True
+            )
+        )
     return made
 
 
@@ -127,7 +141,10 @@ def error_body(status: int, message: str, dialect: str) -> dict[str, Any]:
 
 def stream_error(status: int, message: str, sequence_number: int, dialect: str) -> bytes:
     """Ollama says no more than words; a gateway before it may say its status."""
-    return dump_json({"error": {"message": message, "code": status} if status == 429 else message}) + b"\n"
+    return (
+        dump_json({"error": {"message": message, "code": status} if status == 429 else message})
+        + b"\n"
+    )
 
 
 def _envelope(text: Text, request: ReceivedRequest) -> dict[str, Any]:
@@ -158,7 +175,9 @@ def _ending(text: Text) -> dict[str, Any]:
 def model_not_found(name: str) -> Status:
     """How Ollama's `/v1` says that a model is not installed."""
     message = f'model "{name}" not found, try pulling it first'
-    return Status(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": None}})
+    return Status(
+        404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": None}}
+    )
 
 
 def _tag(model: InstalledModel) -> dict[str, Any]:

@@ -34,7 +34,10 @@ def read_moments(state: Path, since: str = "") -> tuple[list[Moment], Counter[st
 def hashes(folder: Path) -> dict[str, str]:
     """Every file of a folder, by what is in it and when it was last changed."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(p): f"{hashlib.sha256(p.read_bytes()).hexdigest()} {p.stat().st_mtime_ns}" for p in files}
+    return {
+        str(p): f"{hashlib.sha256(p.read_bytes()).hexdigest()} {p.stat().st_mtime_ns}"
+        for p in files
+    }
 
 
 def user(text: str, **fields: Any) -> Record:
@@ -54,19 +57,35 @@ def answer(text: str = "", *calls: tuple[str, Mapping[str, Any]], **fields: Any)
 
 def result(text: str, number: int = 0, **fields: Any) -> Record:
     content = [{"type": "text", "text": text}]
-    return {"role": "toolResult", "toolCallId": f"call{number}", "toolName": "x", "content": content, **fields}
+    return {
+        "role": "toolResult",
+        "toolCallId": f"call{number}",
+        "toolName": "x",
+        "content": content,
+        **fields,
+    }
 
 
 def as_records(messages: Iterable[Record], session: str = "s1") -> list[Record]:
     """Messages, or whole records of another type, each behind the one before it."""
     records: list[Record] = [
-        {"type": "session", "id": session, "timestamp": "2026-11-15T10:00:00Z", "cwd": "/home/ana/w"}
+        {
+            "type": "session",
+            "id": session,
+            "timestamp": "2026-11-15T10:00:00Z",
+            "cwd": "/home/ana/w",
+        }
     ]
     for n, message in enumerate(messages):
         whole = message if "type" in message else {"type": "message", "message": message}
         parent = None if n == 0 else f"r{n - 1}"
         records.append(
-            {"id": f"r{n}", "parentId": parent, "timestamp": f"2026-11-15T10:{n // 60:02}:{n % 60:02}Z", **whole}
+            {
+                "id": f"r{n}",
+                "parentId": parent,
+                "timestamp": f"2026-11-15T10:{n // 60:02}:{n % 60:02}Z",
+                **whole,
+            }
         )
     return records
 
@@ -124,7 +143,9 @@ def link_endlessly(database: Path, table: str = "transcript_events") -> None:
         connection.commit()
         [(page_bytes,)] = connection.execute("PRAGMA page_size")
         [(n_pages,)] = connection.execute("PRAGMA page_count")
-        [(root,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+        [(root,)] = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)
+        )
     connection.close()
     assert page_bytes == _PAGE_BYTES
     pages = database.read_bytes()

@@ -14,9 +14,16 @@ from support.waiting import PATIENCE_S
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 
 
-def ask(server: ScriptedServer, path: str = CHAT, *, stream: bool = False, **extra: Any) -> tuple[int, bytes]:
+def ask(
+    server: ScriptedServer, path: str = CHAT, *, stream: bool = False, **extra: Any
+) -> tuple[int, bytes]:
     """One request on a connection of its own; (status, body)."""
-    request = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream, **extra}
+    request = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": stream,
+        **extra,
+    }
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     try:
         connection.request("POST", path, json.dumps(request))
@@ -30,7 +37,9 @@ def open_raw(server: ScriptedServer, path: str = CHAT, *, stream: bool = True) -
     """A socket on which the request has been sent and nothing read."""
     body = json.dumps({"model": "m", "stream": stream}).encode()
     raw = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
-    raw.sendall(b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body))
+    raw.sendall(
+        b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
+    )
     return raw
 
 
@@ -45,4 +54,6 @@ def read_until_closed(raw: socket.socket, limit: int = 1 << 20) -> bytes:
 def events(raw: bytes) -> list[Any]:
     """The payloads of a stream, parsed; `[DONE]` as it stands."""
     payloads = re.findall(rb"^data: (.*)$", raw, re.MULTILINE)
-    return [payload.decode() if payload == b"[DONE]" else json.loads(payload) for payload in payloads]
+    return [
+        payload.decode() if payload == b"[DONE]" else json.loads(payload) for payload in payloads
+    ]

@@ -26,7 +26,9 @@ class GivenPlan(Plan):
         return self.given[name]
 
 
-def plan_of(prompts: Sequence[Prompt], *, given: Mapping[str, Provider] | None = None, **facts: Any) -> GivenPlan:
+def plan_of(
+    prompts: Sequence[Prompt], *, given: Mapping[str, Provider] | None = None, **facts: Any
+) -> GivenPlan:
     """A plan that asks these prompts. `facts` are fields of `Plan`, or options by their recorded names."""
     options = {name: facts.pop(name) for name in RunOptions.__struct_fields__ if name in facts}
     fields: dict[str, Any] = {

@@ -36,7 +36,11 @@ def check_run_folder(folder: Path) -> None:
         path = folder / f"{name}.json"
         if path.is_file():
             validator(name).validate(json.loads(path.read_bytes()))
-    for file, name in (("results.jsonl", "result"), ("superseded.jsonl", "result"), ("events.jsonl", "event")):
+    for file, name in (
+        ("results.jsonl", "result"),
+        ("superseded.jsonl", "result"),
+        ("events.jsonl", "event"),
+    ):
         for line in _whole_lines(folder / file):
             validator(name).validate(line)
             if name == "result":
@@ -53,7 +57,10 @@ def check_result(record: dict[str, Any]) -> None:
     assert record["tool_call_count"] == len(record["tool_calls"]) == len(set(record["tool_calls"]))
     assert (record["violation"] is not None) == (record["objective_pass"] is False)
     assert (record["failure_type"] is None) == record["success"]
-    assert len(record["raw_output"].encode()) <= 65_536 and len((record["error"] or "").encode()) <= 2_048
+    assert (
+        len(record["raw_output"].encode()) <= 65_536
+        and len((record["error"] or "").encode()) <= 2_048
+    )
     if not record["success"]:
         assert record["objective_pass"] is None and record["parsed_output"] is None
         assert record["tool_calls"] == [] and record["tool_use_success"] is False

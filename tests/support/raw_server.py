@@ -61,7 +61,9 @@ class RawServer:
                 connection, _ = self._listener.accept()
                 self.connections += 1
                 self._open.append(connection)
-                thread = threading.Thread(target=self._serve, args=(connection, self.connections), daemon=True)
+                thread = threading.Thread(
+                    target=self._serve, args=(connection, self.connections), daemon=True
+                )
                 self._threads.append(thread)
                 thread.start()
 
@@ -69,7 +71,9 @@ class RawServer:
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             stack.enter_context(connection)
             if self._tls is not None:
-                connection = stack.enter_context(self._tls.wrap_socket(connection, server_side=True))
+                connection = stack.enter_context(
+                    self._tls.wrap_socket(connection, server_side=True)
+                )
             self._converse(connection, number)
 
 

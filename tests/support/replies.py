@@ -84,7 +84,9 @@ class Text:
             await exchange.send_whole(200, body, {**JSON_TYPE, **self.headers})
             return
         await exchange.start_chunks(headers=self.headers)
-        await send_frames(exchange, exchange.wire.frames(self, exchange.request, exchange.dialect), self)
+        await send_frames(
+            exchange, exchange.wire.frames(self, exchange.request, exchange.dialect), self
+        )
         await exchange.end_chunks()
 
 
@@ -114,7 +116,11 @@ class Status:
         body = self.body
         if body is None:
             own_words = self.json is None
-            error = exchange.wire.error_body(self.code, self.message, exchange.dialect) if own_words else self.json
+            error = (
+                exchange.wire.error_body(self.code, self.message, exchange.dialect)
+                if own_words
+                else self.json
+            )
             body = dump_json(error)
         await exchange.send_whole(self.code, body, {**JSON_TYPE, **self.headers})
 
@@ -144,7 +150,9 @@ class StreamError:
         if self.failed and b"response.failed" in frames[-1].data:
             await exchange.send_chunk(frames[-1].data)
         else:
-            error = exchange.wire.stream_error(self.code, self.message, len(begun), exchange.dialect)
+            error = exchange.wire.stream_error(
+                self.code, self.message, len(begun), exchange.dialect
+            )
             await exchange.send_chunk(error)
         await exchange.end_chunks()
 
@@ -170,7 +178,11 @@ class SseBytes:
     gap_s: float = 0.0
 
     async def play(self, exchange: Exchange) -> None:
-        inner = range(self.every, len(self.data), self.every) if self.every else sorted(set(self.splits))
+        inner = (
+            range(self.every, len(self.data), self.every)
+            if self.every
+            else sorted(set(self.splits))
+        )
         cuts = [0, *(cut for cut in inner if 0 < cut < len(self.data)), len(self.data)]
         await exchange.start_chunks()
         for start, end in pairwise(cuts):

@@ -45,7 +45,9 @@ def stream_error(status: int, message: str, sequence_number: int, dialect: str) 
     """The `error` event. OpenAI gives its code as a word; llama.cpp wraps the number as it does over HTTP."""
     kind, word = chat_format.ERROR_TYPES.get(status, ("server_error", "server_error"))
     if dialect == "llama_cpp":
-        return named_event({"type": "error", "error": {"code": status, "message": message, "type": kind}})
+        return named_event(
+            {"type": "error", "error": {"code": status, "message": message, "type": kind}}
+        )
     event = {"type": "error", "code": word or kind, "message": message, "param": None}
     return named_event(event | {"sequence_number": sequence_number})
 
@@ -61,7 +63,13 @@ class _Stream:
     def add(self, kind: str, *, token: bool = False, closing: bool = False, **fields: Any) -> None:
         event = {"type": kind, **fields, "sequence_number": len(self.frames)}
         if not self._numbered:
-            for name in ("output_index", "content_index", "summary_index", "sequence_number", "logprobs"):
+            for name in (
+                "output_index",
+                "content_index",
+                "summary_index",
+                "sequence_number",
+                "logprobs",
+            ):
                 event.pop(name, None)
         self.frames.append(Frame(named_event(event), token, closing))
 
@@ -84,7 +92,13 @@ def _add_message(stream: _Stream, text: Text, *, last: bool) -> None:
     stream.output_index += 1
     kind, key, pieces = _message_part(text)
     place = {"item_id": MESSAGE_ID, "output_index": stream.output_index, "content_index": 0}
-    item = {"id": MESSAGE_ID, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
+    item = {
+        "id": MESSAGE_ID,
+        "type": "message",
+        "status": "in_progress",
+        "role": "assistant",
+        "content": [],
+    }
     stream.add("response.output_item.added", output_index=stream.output_index, item=item)
     stream.add("response.content_part.added", **place, part={"type": kind, key: ""})
     for piece in pieces:
@@ -92,7 +106,9 @@ def _add_message(stream: _Stream, text: Text, *, last: bool) -> None:
     item = _message_item(text)
     stream.add(f"response.{kind}.done", closing=last, **place, **{key: "".join(pieces)})
     stream.add("response.content_part.done", closing=last, **place, part=item["content"][0])
-    stream.add("response.output_item.done", closing=last, output_index=stream.output_index, item=item)
+    stream.add(
+        "response.output_item.done", closing=last, output_index=stream.output_index, item=item
+    )
 
 
 def _add_call(stream: _Stream, index: int, call: tuple[str, ...], *, last: bool) -> None:
@@ -103,8 +119,12 @@ def _add_call(stream: _Stream, index: int, call: tuple[str, ...], *, last: bool)
     stream.add("response.output_item.added", output_index=stream.output_index, item=begun)
     for fragment in call[1:]:
         stream.add("response.function_call_arguments.delta", token=True, **place, delta=fragment)
-    stream.add("response.function_call_arguments.done", closing=last, **place, arguments=item["arguments"])
-    stream.add("response.output_item.done", closing=last, output_index=stream.output_index, item=item)
+    stream.add(
+        "response.function_call_arguments.done", closing=last, **place, arguments=item["arguments"]
+    )
+    stream.add(
+        "response.output_item.done", closing=last, output_index=stream.output_index, item=item
+    )
 
 
 def _message_part(text: Text) -> tuple[str, str, list[str]]:
@@ -119,20 +139,35 @@ def _message_item(text: Text) -> dict[str, Any]:
     if kind == "output_text":
         part |= {"annotations": [], "logprobs": []}
     status = "incomplete" if text.finish in INCOMPLETE else "completed"
-    return {"id": MESSAGE_ID, "type": "message", "status": status, "role": "assistant", "content": [part]}
+    return {
+        "id": MESSAGE_ID,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": [part],
+    }
 
 
 def _reasoning_item(text: Text, dialect: str) -> dict[str, Any]:
     if dialect == "llama_cpp":
         content = [{"type": "reasoning_text", "text": text.reasoning}]
         return {"id": REASONING_ID, "type": "reasoning", "summary": [], "content": content}
-    return {"id": REASONING_ID, "type": "reasoning", "summary": [{"type": "summary_text", "text": text.reasoning}]}
+    return {
+        "id": REASONING_ID,
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text.reasoning}],
+    }
 
 
 def _call_item(index: int, call: tuple[str, ...]) -> dict[str, Any]:
     arguments = "".join(call[1:])
     ids = {"id": f"fc_{index}", "call_id": f"call_{index}"}
-    return ids | {"type": "function_call", "status": "completed", "name": call[0], "arguments": arguments}
+    return ids | {
+        "type": "function_call",
+        "status": "completed",
+        "name": call[0],
+        "arguments": arguments,
+    }
 
 
 def _response(text: Text, request: ReceivedRequest, status: str) -> dict[str, Any]:
@@ -164,7 +199,11 @@ def _finished(text: Text, request: ReceivedRequest, dialect: str) -> dict[str, A
     if text.pieces or text.refusal is not None:
         output.append(_message_item(text))
     output += [_call_item(index, call) for index, call in enumerate(text.tool_calls)]
-    whole = _response(text, request, status) | {"output": output, "incomplete_details": details, "error": error}
+    whole = _response(text, request, status) | {
+        "output": output,
+        "incomplete_details": details,
+        "error": error,
+    }
     usage = _usage(text)
     return whole | {"usage": usage} if usage is not None else whole
 

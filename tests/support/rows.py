@@ -13,7 +13,10 @@ Test = Callable[..., None]
 
 
 def every_row(
-    names: str | Sequence[str], table: Iterable[Any], *, ids: Sequence[str] | Callable[[Any], str] | None = None
+    names: str | Sequence[str],
+    table: Iterable[Any],
+    *,
+    ids: Sequence[str] | Callable[[Any], str] | None = None,
 ) -> Callable[[Test], Test]:
     """What `pytest.mark.parametrize` does, within one test. Fixtures are the same for all rows, but for `tmp_path`.
 
@@ -42,12 +45,20 @@ def every_row(
                     failure.add_note(f"in the row {name}")
                     failures.append(failure)
             if failures:
-                named = ", ".join(failure.__notes__[-1].removeprefix("in the row ") for failure in failures)
-                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} rows failed: {named}", failures)
+                named = ", ".join(
+                    failure.__notes__[-1].removeprefix("in the row ") for failure in failures
+                )
+                raise BaseExceptionGroup(
+                    f"{len(failures)} of {len(rows)} rows failed: {named}", failures
+                )
 
         signature = inspect.signature(test)
-        left = [parameter for name, parameter in signature.parameters.items() if name not in columns]
-        assert len(left) == len(signature.parameters) - len(columns), f"{test.__name__} does not take {names}"
+        left = [
+            parameter for name, parameter in signature.parameters.items() if name not in columns
+        ]
+        assert len(left) == len(signature.parameters) - len(columns), (
+            f"{test.__name__} does not take {names}"
+        )
         try_all.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return try_all
 

@@ -27,7 +27,10 @@ def place(tmp_path: Path, server: ScriptedServer) -> Path:
         tmp_path / "small.json",
         {"prompt": "say yes", "validator": {"type": "exact", "value": "yes"}},
         {"prompt": "at most three words", "validator": {"type": "max_words", "value": 3}},
-        {"prompt": "free memory?", "validator": {"type": "tool_invocation", "expected_tools": ["free"]}},
+        {
+            "prompt": "free memory?",
+            "validator": {"type": "tool_invocation", "expected_tools": ["free"]},
+        },
         {"prompt": "anything"},
     )
     return tmp_path

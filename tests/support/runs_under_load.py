@@ -10,7 +10,9 @@ from support import written_runs
 from support.measured_models import OLLAMA
 
 
-def write_load(folder: Path, target: Target, slower: float = 1.0, output: int = 8, n_failed: int = 0) -> None:
+def write_load(
+    folder: Path, target: Target, slower: float = 1.0, output: int = 8, n_failed: int = 0
+) -> None:
     """A capacity run with prompts of 16k tokens: at 1, 2 and 4 at once first tokens took 1, 1.5 and 3 seconds, and the
     last `n_failed` calls at 4 at once were cut off."""
     options = {
@@ -20,22 +22,50 @@ def write_load(folder: Path, target: Target, slower: float = 1.0, output: int = 
         "max_concurrency": 4,
         "rates": [],
     }
-    options |= {"duration_s": 60.0, "shared_prefix": 0, "shape": "plain", "swap": False, "max_time_s": 900.0}
+    options |= {
+        "duration_s": 60.0,
+        "shared_prefix": 0,
+        "shape": "plain",
+        "swap": False,
+        "max_time_s": 900.0,
+    }
     records, events = [], [("capacity_context", {"context_tokens": 16_000, "truncated": False})]
     for level, ttft_ms in ((1, 1000), (2, 1500), (4, 3000)):
         ttft_us = round(1000 * ttft_ms * slower)
         name, times = f"16000/c{level}", {"ttft": ttft_us, "e2e": ttft_us + 100_000}
-        window = {"step": name, "context_tokens": 16_000, "concurrency": level, "from_ms": 0.0, "to_ms": 1e9}
+        window = {
+            "step": name,
+            "context_tokens": 16_000,
+            "concurrency": level,
+            "from_ms": 0.0,
+            "to_ms": 1e9,
+        }
         events.append(("capacity_step", window))
         calls = [{"client": n % level, "due_us": 4_000_000 * n, "queued_us": 0} for n in range(60)]
-        how = {"suite": "capacity", "timings_us": times, "provider": target.provider, "model": target.model}
-        made = [written_runs.record(name, None, repeat=n, load=load, **how) for n, load in enumerate(calls)]
+        how = {
+            "suite": "capacity",
+            "timings_us": times,
+            "provider": target.provider,
+            "model": target.model,
+        }
+        made = [
+            written_runs.record(name, None, repeat=n, load=load, **how)
+            for n, load in enumerate(calls)
+        ]
         for cut_off in made[len(made) - n_failed :] if level == 4 else ():
             cut_off.update(
-                written_runs.unanswered(name, "timeout"), repeat=cut_off["repeat"], load=cut_off["load"], **how
+                written_runs.unanswered(name, "timeout"),
+                repeat=cut_off["repeat"],
+                load=cut_off["load"],
+                **how,
             )
         records += made
     planned = written_runs.config([], [target.model], capacity=options)
-    written_runs.write_run(folder, records, config=planned | {"providers": {target.provider: OLLAMA}})
-    lines = [{"event": name, "at_ms": 1, "target": target.label, "detail": detail} for name, detail in events]
+    written_runs.write_run(
+        folder, records, config=planned | {"providers": {target.provider: OLLAMA}}
+    )
+    lines = [
+        {"event": name, "at_ms": 1, "target": target.label, "detail": detail}
+        for name, detail in events
+    ]
     (folder / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -110,14 +110,22 @@ _VIOLATIONS = {
     "regex_fullmatch": "no_match: the answer does not fit the pattern",
 }
 # As many words as a model's everyday English has, so that answers compress no better than real ones do.
-_SYLLABLES = [a + b for a in ("", "b", "d", "fl", "k", "l", "m", "n", "p", "r", "s", "st", "tr", "w") for b in "aeiou"]
-_VOCABULARY = [first + second + end for first in _SYLLABLES for second in _SYLLABLES for end in ("", "n", "rt")]
+_SYLLABLES = [
+    a + b
+    for a in ("", "b", "d", "fl", "k", "l", "m", "n", "p", "r", "s", "st", "tr", "w")
+    for b in "aeiou"
+]
+_VOCABULARY = [
+    first + second + end for first in _SYLLABLES for second in _SYLLABLES for end in ("", "n", "rt")
+]
 
 
 def sample_prompts() -> list[Prompt]:
     """Three suites: exact forms, tools written as text, tasks of several turns."""
     core = [
-        Prompt(id=f"P{n}", name=name, prompt=text, suite="core", validator={"type": kind, "value": "…"})
+        Prompt(
+            id=f"P{n}", name=name, prompt=text, suite="core", validator={"type": kind, "value": "…"}
+        )
         for n, (name, (text, kind)) in enumerate(_CORE.items())
     ]
     tools = [
@@ -139,7 +147,9 @@ def sample_prompts() -> list[Prompt]:
     return core + tools + tasks
 
 
-def write_sample_run(folder: Path, *, hostile: bool = True, run_id: str = RUN_ID, seed: int = 1) -> Path:
+def write_sample_run(
+    folder: Path, *, hostile: bool = True, run_id: str = RUN_ID, seed: int = 1
+) -> Path:
     """Six models on thirty-four prompts; one more suite holds the hostile answers."""
     prompts = sample_prompts()
     results = list(_answers(prompts, CHARACTERS, 1, random.Random(seed), run_id))
@@ -155,7 +165,9 @@ def write_large_run(folder: Path, n_calls: int, *, seed: int = 2) -> Path:
     repeats = -(-n_calls // (len(prompts) * 5))
     answers = _answers(prompts, CHARACTERS[:5], repeats, random.Random(seed), RUN_ID)
     results = (result for _, result in zip(range(n_calls), answers, strict=False))
-    return write_folder(folder, results, prompts, [c.target for c in CHARACTERS[:5]], repeats=repeats)
+    return write_folder(
+        folder, results, prompts, [c.target for c in CHARACTERS[:5]], repeats=repeats
+    )
 
 
 def write_folder(
@@ -206,7 +218,11 @@ def make_result(target: Target, prompt: Prompt, **changes: Any) -> Result:
 
 
 def _answers(
-    prompts: list[Prompt], characters: tuple[Character, ...], repeats: int, chance: random.Random, run_id: str
+    prompts: list[Prompt],
+    characters: tuple[Character, ...],
+    repeats: int,
+    chance: random.Random,
+    run_id: str,
 ) -> Iterator[Result]:
     for character in characters:
         is_first = True
@@ -216,7 +232,9 @@ def _answers(
                 is_first = False
 
 
-def _call(who: Character, prompt: Prompt, repeat: int, chance: random.Random, run_id: str, *, cold: bool) -> Result:
+def _call(
+    who: Character, prompt: Prompt, repeat: int, chance: random.Random, run_id: str, *, cold: bool
+) -> Result:
     started = T0 + chance.randrange(3_600_000)
     base: dict[str, Any] = {"run_id": run_id, "repeat": repeat, "started_at_ms": started}
     if who.fault and chance.random() < who.fault_rate:
@@ -227,7 +245,9 @@ def _call(who: Character, prompt: Prompt, repeat: int, chance: random.Random, ru
         outcome = _task_answer(prompt, chance.random() < who.passes, chance)
     else:
         outcome = _plain_answer(prompt, chance.random() < who.passes, chance)
-    return make_result(who.target, prompt, **base, **_timing(who, outcome, chance, cold=cold), **outcome)
+    return make_result(
+        who.target, prompt, **base, **_timing(who, outcome, chance, cold=cold), **outcome
+    )
 
 
 def _failure(who: Character, chance: random.Random) -> dict[str, Any]:
@@ -236,14 +256,18 @@ def _failure(who: Character, chance: random.Random) -> dict[str, Any]:
     e2e_ms = 300_000 if failure == "timeout" else chance.randrange(2, 90)
     tries = 1 if status == "skipped_unavailable" else 3
     attempt = {"status": status, "failure_type": failure, "e2e_ms": e2e_ms, "error": error}
-    attempts = [Attempt(**attempt, waited_ms=1000 << n if n < tries - 1 else 0) for n in range(tries)]
+    attempts = [
+        Attempt(**attempt, waited_ms=1000 << n if n < tries - 1 else 0) for n in range(tries)
+    ]
     return {
         "availability_status": status, "success": False, "failure_type": failure, "error": error, "attempts": attempts,
         "e2e_ms": e2e_ms, "total_ms": e2e_ms * tries + 3000, "timings_us": TimingsUs(e2e=e2e_ms * 1000),
     }  # fmt: skip
 
 
-def _timing(who: Character, outcome: dict[str, Any], chance: random.Random, *, cold: bool) -> dict[str, Any]:
+def _timing(
+    who: Character, outcome: dict[str, Any], chance: random.Random, *, cold: bool
+) -> dict[str, Any]:
     tokens = max(4, len(outcome["raw_output"]) // 4) * (outcome.get("turns") or 1)
     ttft = who.ttft_ms * chance.lognormvariate(0, 0.28) + (who.cold_ms or 0) * cold
     e2e = ttft + tokens / who.tokens_per_s * 1000 * chance.lognormvariate(0, 0.22)
@@ -279,7 +303,9 @@ def _plain_answer(prompt: Prompt, passed: bool, chance: random.Random) -> dict[s
 def _tool_answer(prompt: Prompt, called: bool, chance: random.Random) -> dict[str, Any]:
     tool = prompt.expected_tools[0]
     text = f"I will look. `{tool} --help`" if called else _words(chance, 30)
-    call = ToolInvocation(name=tool, arguments={"command": f"{tool} --help"}, channel="text:backtick")
+    call = ToolInvocation(
+        name=tool, arguments={"command": f"{tool} --help"}, channel="text:backtick"
+    )
     return {
         "raw_output": text, "raw_output_bytes": len(text.encode()), "objective_pass": called,
         "tool_use_success": called, "parsed_output": {"tools": [tool] if called else []},
@@ -290,9 +316,14 @@ def _tool_answer(prompt: Prompt, called: bool, chance: random.Random) -> dict[st
 
 
 def _task_answer(prompt: Prompt, done: bool, chance: random.Random) -> dict[str, Any]:
-    read = ToolInvocation(name="read_file", arguments={"path": "/var/log/app.log"}, channel="native", turn=1)
+    read = ToolInvocation(
+        name="read_file", arguments={"path": "/var/log/app.log"}, channel="native", turn=1
+    )
     move = ToolInvocation(
-        name="exec", arguments={"command": "mv /var/log/app.log /var/log/app.log.1"}, channel="native", turn=2
+        name="exec",
+        arguments={"command": "mv /var/log/app.log /var/log/app.log.1"},
+        channel="native",
+        turn=2,
     )
     turns = [
         TranscriptTurn(
@@ -302,7 +333,12 @@ def _task_answer(prompt: Prompt, done: bool, chance: random.Random) -> dict[str,
             output_tokens=31,
             e2e_ms=840,
         ),
-        TranscriptTurn(calls=[move], answers=["" if done else "mv: permission denied"], output_tokens=24, e2e_ms=610),
+        TranscriptTurn(
+            calls=[move],
+            answers=["" if done else "mv: permission denied"],
+            output_tokens=24,
+            e2e_ms=610,
+        ),
         TranscriptTurn(text="Done." if done else "I could not.", output_tokens=6, e2e_ms=220),
     ]
     return {

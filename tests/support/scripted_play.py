@@ -36,14 +36,30 @@ def read_question(body: Mapping[str, Any]) -> Question:
         blocks = [block for message in body["messages"] for block in message["content"]]
         tools = [{**tool, "parameters": tool["input_schema"]} for tool in body.get("tools", [])]
         tools = [{key: tool[key] for key in tool if key != "input_schema"} for tool in tools]
-        return Question(blocks[0]["text"], tools, sum(block["type"] == "tool_result" for block in blocks))
+        return Question(
+            blocks[0]["text"], tools, sum(block["type"] == "tool_result" for block in blocks)
+        )
     if "messages" in body:
-        prompt = next(message["content"] for message in body["messages"] if message["role"] == "user")
+        prompt = next(
+            message["content"] for message in body["messages"] if message["role"] == "user"
+        )
         tools = [tool["function"] for tool in body.get("tools", [])]
-        return Question(prompt, tools, sum(message["role"] == "tool" for message in body["messages"]))
-    items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
-    tools = [{key: tool[key] for key in tool if key not in ("type", "strict")} for tool in body["tools"]]
-    return Question(items[0]["content"], tools, sum(item.get("type") == "function_call_output" for item in items))
+        return Question(
+            prompt, tools, sum(message["role"] == "tool" for message in body["messages"])
+        )
+    items = (
+        body["input"]
+        if isinstance(body["input"], list)
+        else [{"role": "user", "content": body["input"]}]
+    )
+    tools = [
+        {key: tool[key] for key in tool if key not in ("type", "strict")} for tool in body["tools"]
+    ]
+    return Question(
+        items[0]["content"],
+        tools,
+        sum(item.get("type") == "function_call_output" for item in items),
+    )
 
 
 class Cast:
@@ -91,7 +107,10 @@ def play(server: ScriptedServer, players: Mapping[str, Iterable[Player]]) -> Cas
 
 
 def _claude_behaviour(script: Script) -> dict[str, Any]:
-    rounds = [(turn.text, [(name, _written(arguments)) for name, arguments in turn.calls]) for turn in script]
+    rounds = [
+        (turn.text, [(name, _written(arguments)) for name, arguments in turn.calls])
+        for turn in script
+    ]
     answer = "" if script[-1].calls else script[-1].text
     return {"tool_rounds": rounds if script[-1].calls else rounds[:-1], "answer": answer}
 

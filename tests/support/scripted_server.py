@@ -167,7 +167,12 @@ class ScriptedServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         server = await asyncio.start_server(
-            self._converse, "127.0.0.1", 0, ssl=self._ssl_context, limit=HEAD_LIMIT_BYTES, backlog=1024
+            self._converse,
+            "127.0.0.1",
+            0,
+            ssl=self._ssl_context,
+            limit=HEAD_LIMIT_BYTES,
+            backlog=1024,
         )
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -212,7 +217,9 @@ class ScriptedServer:
             writer.transport.abort()
             self.closed_connections += 1
 
-    def _accept(self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange:
+    def _accept(
+        self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Exchange:
         self.requests.append(request)
         wire = _answer_format(request.path) or chat_format
         return Exchange(request, reader, writer, wire, self.dialect)
@@ -237,7 +244,13 @@ class ScriptedServer:
                 return self._script.popleft()
             return self._fallback(request) if callable(self._fallback) else self._fallback
         if path.endswith("/v1/models"):
-            return Status(200, {"object": "list", "data": [_model_row(model.name) for model in self.state.installed]})
+            return Status(
+                200,
+                {
+                    "object": "list",
+                    "data": [_model_row(model.name) for model in self.state.installed],
+                },
+            )
         if path.endswith("/v1/messages/count_tokens"):
             return Status(200, {"input_tokens": 12})
         if path == "/health":

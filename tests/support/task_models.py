@@ -57,12 +57,17 @@ def _swapped(value: Any, swap: Swap) -> Any:
         return swap.text(value)
     if isinstance(value, list):
         return [_swapped(item, swap) for item in value]
-    return {key: _swapped(item, swap) for key, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {key: _swapped(item, swap) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _read_way(way: dict[str, Any]) -> Way:
     calls = [
-        ("exec", {"command": call}) if isinstance(call, str) else next(iter(call.items())) for call in way["calls"]
+        ("exec", {"command": call}) if isinstance(call, str) else next(iter(call.items()))
+        for call in way["calls"]
     ]
     return Way(calls, way["answer"], way.get("kind", "right"), way.get("violation"))
 
@@ -100,14 +105,22 @@ def wrecks_the_server(prompt: Prompt) -> Script:
 
 def solves_in_writing(prompt: Prompt) -> Script:
     """The right calls, but in the text, where nobody makes them."""
-    calls = [{"name": name, "arguments": arguments} for turn in solves(prompt) for name, arguments in turn.calls]
+    calls = [
+        {"name": name, "arguments": arguments}
+        for turn in solves(prompt)
+        for name, arguments in turn.calls
+    ]
     written = "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
     return [ToolAnswer(f"{written}\n{right_way(prompt).answer}")]
 
 
 def breaks_off_its_calls(prompt: Prompt) -> Script:
     """Calls whose arguments end in the middle, so that nothing is done."""
-    broken = [(name, json.dumps(arguments)[:-2]) for turn in solves(prompt) for name, arguments in turn.calls]
+    broken = [
+        (name, json.dumps(arguments)[:-2])
+        for turn in solves(prompt)
+        for name, arguments in turn.calls
+    ]
     return [ToolAnswer(calls=broken), ToolAnswer(right_way(prompt).answer)]
 
 

@@ -36,7 +36,9 @@ class ToolAnswer:
     def invocations(self) -> list[ToolInvocation]:
         """The calls as a completion holds them."""
         return [
-            ToolInvocation(name=name, arguments=arguments, channel="native", valid=isinstance(arguments, dict))
+            ToolInvocation(
+                name=name, arguments=arguments, channel="native", valid=isinstance(arguments, dict)
+            )
             for name, arguments in self.calls
         ]
 
@@ -45,7 +47,9 @@ ToolModel = Callable[[Prompt], ToolAnswer]
 
 
 def read_references(suite: str) -> list[dict[str, Any]]:
-    loaded: list[dict[str, Any]] = json.loads((DATA / f"{suite}_reference_answers.json").read_text("utf-8"))
+    loaded: list[dict[str, Any]] = json.loads(
+        (DATA / f"{suite}_reference_answers.json").read_text("utf-8")
+    )
     return loaded
 
 
@@ -59,7 +63,11 @@ def read_answer(written: dict[str, Any] | str) -> ToolAnswer:
 
 def perfect(suite: str) -> ToolModel:
     """The model that gives the first right answer to every prompt of a suite."""
-    by_id = {each["id"]: read_answer(each["right"][0]) for each in read_references(suite) if each.get("right")}
+    by_id = {
+        each["id"]: read_answer(each["right"][0])
+        for each in read_references(suite)
+        if each.get("right")
+    }
     return lambda prompt: by_id.get(prompt.id, ToolAnswer("As you wish."))
 
 
@@ -70,7 +78,9 @@ def only_talks(prompt: Prompt) -> ToolAnswer:
 def calls_another_tool(prompt: Prompt) -> ToolAnswer:
     names = [tool["function"]["name"] for tool in prompt.tools]
     other = next(name for name in names if name not in prompt.expected_tools)
-    return ToolAnswer(calls=[(other, dict(call.get("arguments", {}))) for call in _expected(prompt)])
+    return ToolAnswer(
+        calls=[(other, dict(call.get("arguments", {}))) for call in _expected(prompt)]
+    )
 
 
 def gives_no_arguments(prompt: Prompt) -> ToolAnswer:
@@ -78,10 +88,19 @@ def gives_no_arguments(prompt: Prompt) -> ToolAnswer:
 
 
 def gives_wrong_types(prompt: Prompt) -> ToolAnswer:
-    schemas = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in prompt.tools}
+    schemas = {
+        tool["function"]["name"]: tool["function"]["parameters"]["properties"]
+        for tool in prompt.tools
+    }
     return ToolAnswer(
         calls=[
-            (call["name"], {name: WRONG_TYPES[schemas[call["name"]][name]["type"]] for name in call["arguments"]})
+            (
+                call["name"],
+                {
+                    name: WRONG_TYPES[schemas[call["name"]][name]["type"]]
+                    for name in call["arguments"]
+                },
+            )
             for call in _expected(prompt)
         ]
     )
@@ -106,7 +125,9 @@ def always_writes_a_call(prompt: Prompt) -> ToolAnswer:
 
 
 def breaks_off_a_call(prompt: Prompt) -> ToolAnswer:
-    return ToolAnswer("One moment, shall I?", [(prompt.tools[0]["function"]["name"], '{"command": "l')])
+    return ToolAnswer(
+        "One moment, shall I?", [(prompt.tools[0]["function"]["name"], '{"command": "l')]
+    )
 
 
 def says_nothing(prompt: Prompt) -> ToolAnswer:

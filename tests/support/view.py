@@ -40,9 +40,13 @@ class View:
         return self.process.stdout.readline().strip()
 
     @contextmanager
-    def connect(self, path: str, method: str = "GET", **headers: str) -> Iterator[http.client.HTTPResponse]:
+    def connect(
+        self, path: str, method: str = "GET", **headers: str
+    ) -> Iterator[http.client.HTTPResponse]:
         """A reply that can be read bit by bit; `path` begins with that of the pages."""
-        with closing(http.client.HTTPConnection(self.place.netloc, timeout=PATIENCE_S)) as connection:
+        with closing(
+            http.client.HTTPConnection(self.place.netloc, timeout=PATIENCE_S)
+        ) as connection:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, headers=named)
             with connection.getresponse() as reply:
@@ -71,7 +75,9 @@ def started_view(cwd: Path, *words: str, **environment: str) -> Iterator[subproc
 
 
 @contextmanager
-def started(cwd: Path, command: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
+def started(
+    cwd: Path, command: Sequence[str], **environment: str
+) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         command,
         cwd=cwd,

@@ -17,7 +17,9 @@ NO_SUCH_HOST = "no-such-host." * 30 + "invalid"
 FOREVER_S = 3600.0
 
 
-def wait_until(happened: Callable[[], object], within_s: float = PATIENCE_S, every_s: float = 0.01) -> None:
+def wait_until(
+    happened: Callable[[], object], within_s: float = PATIENCE_S, every_s: float = 0.01
+) -> None:
     """Look again and again until it is so."""
     deadline_s = time.monotonic() + within_s
     while not happened():

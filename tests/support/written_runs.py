@@ -37,18 +37,32 @@ def record(prompt_id: str, passed: bool | None = True, **changes: Any) -> dict[s
 
 def unanswered(prompt_id: str, failure_type: str = "timeout", **changes: Any) -> dict[str, Any]:
     """A call that ended without an answer."""
-    nothing = dict.fromkeys(("objective_pass", "violation", "ttft_ms", "ttfa_ms", "output_tokens", "judged_by"))
-    ended = {"availability_status": "error", "success": False, "failure_type": failure_type, "raw_output": ""}
+    nothing = dict.fromkeys(
+        ("objective_pass", "violation", "ttft_ms", "ttfa_ms", "output_tokens", "judged_by")
+    )
+    ended = {
+        "availability_status": "error",
+        "success": False,
+        "failure_type": failure_type,
+        "raw_output": "",
+    }
     attempt = {"status": "error", "failure_type": failure_type, "e2e_ms": 100}
     return record(prompt_id) | nothing | ended | {"attempts": [attempt]} | changes
 
 
 def prompt(prompt_id: str, suite: str = "core", **changes: Any) -> dict[str, Any]:
-    base = {"id": prompt_id, "name": f"name_{prompt_id}", "prompt": f"ask {prompt_id}", "suite": suite}
+    base = {
+        "id": prompt_id,
+        "name": f"name_{prompt_id}",
+        "prompt": f"ask {prompt_id}",
+        "suite": suite,
+    }
     return {**base, "validator": {"type": "exact", "value": "yes"}, **changes}
 
 
-def config(prompts: Sequence[dict[str, Any]], models: Sequence[str] = (MODEL,), **changes: Any) -> dict[str, Any]:
+def config(
+    prompts: Sequence[dict[str, Any]], models: Sequence[str] = (MODEL,), **changes: Any
+) -> dict[str, Any]:
     suites = dict.fromkeys(entry["suite"] for entry in prompts)
     base: dict[str, Any] = {
         "schema_version": 1,
@@ -56,15 +70,28 @@ def config(prompts: Sequence[dict[str, Any]], models: Sequence[str] = (MODEL,), 
         "created_at_ms": T0,
         "clawgauge_version": "1.0.0",
         "models": list(models),
-        "targets": [{"provider": PROVIDER, "model": model, "thinking_level": None} for model in models],
+        "targets": [
+            {"provider": PROVIDER, "model": model, "thinking_level": None} for model in models
+        ],
         "options": OPTIONS | changes.pop("options", {}),
         "suites": [
-            {"name": s, "version": "1", "description": "", "n_prompts": 2, "sha256": "0", "source": s} for s in suites
+            {
+                "name": s,
+                "version": "1",
+                "description": "",
+                "n_prompts": 2,
+                "sha256": "0",
+                "source": s,
+            }
+            for s in suites
         ],
         "prompts": list(prompts),
         "prompts_sha256": "0" * 64,
         "providers": {PROVIDER: {"type": PROVIDER, "base_url": "http://localhost:11434/v1"}},
-        "sampling": {f"{PROVIDER}:{m}": {"temperature": 0.0, "max_tokens": 1024, "seed": None} for m in models},
+        "sampling": {
+            f"{PROVIDER}:{m}": {"temperature": 0.0, "max_tokens": 1024, "seed": None}
+            for m in models
+        },
         "versions": {"clawgauge": "1.0.0"},
         "argv": [],
     }
@@ -101,7 +128,9 @@ def write_run(
     lines = [r if isinstance(r, str) else json.dumps({**r, "run_id": folder.name}) for r in records]
     (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     if config is not None:
-        (folder / "config.json").write_text(json.dumps({**config, "run_id": folder.name}), encoding="utf-8")
+        (folder / "config.json").write_text(
+            json.dumps({**config, "run_id": folder.name}), encoding="utf-8"
+        )
     if inventory is not None:
         (folder / "inventory.json").write_text(json.dumps(inventory), encoding="utf-8")
     return folder
@@ -109,10 +138,24 @@ def write_run(
 
 def write_old_run(folder: Path, records: Sequence[dict[str, Any]]) -> Path:
     """A folder as the first harness left it: no prompts, no suite, an event among the results."""
-    additions = ("suite", "repeat", "stretch", "expected_tools", "judged_by", "timings_us", "attempts", "total_ms")
+    additions = (
+        "suite",
+        "repeat",
+        "stretch",
+        "expected_tools",
+        "judged_by",
+        "timings_us",
+        "attempts",
+        "total_ms",
+    )
     bare = [{key: value for key, value in r.items() if key not in additions} for r in records]
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [{"record_type": "event", "event": "warmup"}, *({**r, "run_id": folder.name} for r in bare)]
-    (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    lines = [
+        {"record_type": "event", "event": "warmup"},
+        *({**r, "run_id": folder.name} for r in bare),
+    ]
+    (folder / "results.jsonl").write_text(
+        "".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8"
+    )
     (folder / "config.json").write_text(json.dumps({"models": [MODEL]}), encoding="utf-8")
     return folder

@@ -26,7 +26,9 @@ from support.written_runs import LABEL, config, prompt, record, write_run
         ("clawgauge report 'la", ["latest"]),
     ],
 )
-def test_verbs_options_runs_targets_and_suites_are_completed(tmp_path: Path, line: str, some: list[str]) -> None:
+def test_verbs_options_runs_targets_and_suites_are_completed(
+    tmp_path: Path, line: str, some: list[str]
+) -> None:
     write_run(tmp_path / "runs" / "mine", [record("P0")], config=config([prompt("P0")]))
     answer = tmp_path / "answer"
     asked = {

@@ -26,7 +26,13 @@ KEY = "Canary7-0123456789-vault"
 def drawn_keys(draw: st.DrawFn) -> str:
     """Letters and signs with a digit in every piece, so that no piece is an ordinary word."""
     letters = st.sampled_from(string.ascii_letters + string.digits + "-_.")
-    parts = draw(st.lists(st.tuples(letters, letters, letters, st.sampled_from("2345679")), min_size=5, max_size=12))
+    parts = draw(
+        st.lists(
+            st.tuples(letters, letters, letters, st.sampled_from("2345679")),
+            min_size=5,
+            max_size=12,
+        )
+    )
     key = "".join(map("".join, parts))
     # A few characters again and again tell nothing, and are no piece.
     assume(all(len(set(key[at : at + PIECE].lower())) > 3 for at in range(len(key) - PIECE + 1)))
@@ -45,12 +51,16 @@ def disguised(draw: st.DrawFn, key: str, unseen: list[str] = UNSEEN) -> str:
     return "".join(written)
 
 
-AROUND = st.sampled_from(["", " ", "the key is ", "x=", '{"a": "', "é", "模型 ", "\n", "(", "100 % ", "# "])
+AROUND = st.sampled_from(
+    ["", " ", "the key is ", "x=", '{"a": "', "é", "模型 ", "\n", "(", "100 % ", "# "]
+)
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_key_in_any_mixture_of_escapes_and_unseen_marks_cannot_be_read(data: st.DataObject) -> None:
+def test_a_key_in_any_mixture_of_escapes_and_unseen_marks_cannot_be_read(
+    data: st.DataObject,
+) -> None:
     """Neither in what is kept nor on a screen, whatever is cut off it."""
     key = data.draw(drawn_keys())
     text = data.draw(AROUND) + data.draw(disguised(key)) + data.draw(AROUND)
@@ -73,7 +83,11 @@ def test_a_key_in_base64_or_hex_cannot_be_decoded(data: st.DataObject) -> None:
     text = code(inner.encode())
     if inner == key and data.draw(st.booleans()):
         text = data.draw(st.sampled_from(CODES))(text.encode())
-    text = data.draw(st.sampled_from(["", "a", "ab ", "abc", "data:text/plain;base64,"])) + text + data.draw(AROUND)
+    text = (
+        data.draw(st.sampled_from(["", "a", "ab ", "abc", "data:text/plain;base64,"]))
+        + text
+        + data.draw(AROUND)
+    )
     cut = data.draw(st.integers(0, len(text)))
     mask = SecretMask([key])
     redact = Redactor([key])
@@ -110,7 +124,9 @@ def test_a_key_of_nobody_is_known_by_its_shape_as_it_is_shown(shape: str, mark: 
 
 def ordinary_texts() -> Iterator[str]:
     root = Path(clawgauge.__file__).parent
-    for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml"), *root.rglob("*.json"), *root.rglob("*.js")]):
+    for path in sorted(
+        [*root.rglob("*.py"), *root.rglob("*.toml"), *root.rglob("*.json"), *root.rglob("*.js")]
+    ):
         yield path.read_text("utf-8")
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 
 from clawgauge.config.providers import find_secrets
-from clawgauge.environment import may_hold_secret, needed_environment, ssh_environment, with_proxies, without_secrets
+from clawgauge.environment import (
+    may_hold_secret,
+    needed_environment,
+    ssh_environment,
+    with_proxies,
+    without_secrets,
+)
 from support.rows import every_row
 
 SECRET = "Zq8vT2mK5xW9bN4c"
@@ -30,12 +36,18 @@ SECRET = "Zq8vT2mK5xW9bN4c"
         ("SENTRY_DSN", f"https://{SECRET}@o1.ingest.example/42", SECRET),
         ("PG_DSN", f"host=db user=app password={SECRET}", SECRET),
         ("CUSTOM_DB", f"Server=db;Password='{SECRET}';Encrypt=true", SECRET),
-        ("AZURE_STORAGE_CONNECTION_STRING", f"AccountName=a;AccountKey={SECRET}==;Endpoint=e", f"{SECRET}=="),
+        (
+            "AZURE_STORAGE_CONNECTION_STRING",
+            f"AccountName=a;AccountKey={SECRET}==;Endpoint=e",
+            f"{SECRET}==",
+        ),
         ("FOO", "sk-proj-abcdefgh12345678", "sk-proj-abcdefgh12345678"),
         ("CI_DATA", f"ghp_{SECRET}aaaa", f"ghp_{SECRET}aaaa"),
     ],
 )
-def test_a_secret_is_known_by_the_name_or_the_value_of_its_variable(name: str, value: str, secret: str) -> None:
+def test_a_secret_is_known_by_the_name_or_the_value_of_its_variable(
+    name: str, value: str, secret: str
+) -> None:
     """It is masked wherever it is seen, and no child that does not need it is given it."""
     assert secret in find_secrets({}, {name: value})
     assert may_hold_secret(name, value)
@@ -92,8 +104,14 @@ def test_a_key_in_json_credentials_is_known_by_its_variable() -> None:
         ("SERVERS", '[{"url":"https://u:passw0rd1@h"}]'),
         ("BROKEN", "http://u:pass]w0rd1@[h"),
         ("BROKEN_PROXY", "u:passw0rd1@[h"),
-        ("CERTIFICATE", "-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----"),
-        ("ACCOUNT", '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMIIE"}'),
+        (
+            "CERTIFICATE",
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----",
+        ),
+        (
+            "ACCOUNT",
+            '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMIIE"}',
+        ),
         ("HEADERS", "Authorization: Bearer abcdefgh12345678"),
         ("NOTIFY", "https://hooks.slack.com/services/T000/B000/XXXXXXXXXXXXXXXXXXXXXXXX"),
         ("MYSQL_PWD", "hunter2"),
@@ -127,9 +145,22 @@ def test_programs_that_reach_a_server_keep_their_proxy() -> None:
         "PIP_INDEX_URL": f"https://app:{SECRET}@index",
         "A_KEY": SECRET,
     }
-    assert with_proxies(environ, allowed_prefixes=("PIP_",)).keys() == {"HTTPS_PROXY", "PIP_INDEX_URL"}
+    assert with_proxies(environ, allowed_prefixes=("PIP_",)).keys() == {
+        "HTTPS_PROXY",
+        "PIP_INDEX_URL",
+    }
 
 
 def test_ssh_keeps_what_it_reads_itself() -> None:
-    needed = {"HOME": "/h", "SSH_AUTH_SOCK": "/s", "LANG": "C", "LC_ALL": "C", "TERM": "xterm", "DISPLAY": ":0"}
-    assert ssh_environment({**needed, "EDITOR": "vi", "AWS_PROFILE": "a", "PYTHONPATH": "/p"}) == needed
+    needed = {
+        "HOME": "/h",
+        "SSH_AUTH_SOCK": "/s",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+        "DISPLAY": ":0",
+    }
+    assert (
+        ssh_environment({**needed, "EDITOR": "vi", "AWS_PROFILE": "a", "PYTHONPATH": "/p"})
+        == needed
+    )

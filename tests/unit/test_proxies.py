@@ -82,7 +82,9 @@ def test_another_machine_is_not_loopback(host: str) -> None:
 def test_no_proxy_as_curl_reads_it(listed: str, host: str, port: int, exempt: bool) -> None:
     """Domains with what is in them, addresses, networks, a port where one is given, or everything."""
     for name in ("no_proxy", "NO_PROXY"):
-        assert (find_proxy("http", host, port, {"http_proxy": PROXY, name: listed}) is None) == exempt
+        assert (
+            find_proxy("http", host, port, {"http_proxy": PROXY, name: listed}) is None
+        ) == exempt
 
 
 def test_a_port_that_is_not_written_is_the_schemes_own() -> None:
@@ -106,16 +108,23 @@ def test_a_port_that_is_not_written_is_the_schemes_own() -> None:
         ("http", {"http_proxy": PROXY, "no_proxy": "other", "NO_PROXY": "far.example"}, PROXY),
     ],
 )
-def test_which_variable_names_the_proxy(scheme: str, environ: dict[str, str], proxy: str | None) -> None:
+def test_which_variable_names_the_proxy(
+    scheme: str, environ: dict[str, str], proxy: str | None
+) -> None:
     """The scheme's own before ALL_PROXY, lower case before upper; a request's header is never one."""
     assert find_proxy(scheme, "far.example", None, environ) == proxy
 
 
-@every_row("proxy", ["socks5://me:secret@p:1", "socks5h://p:1", "http://[::1", "http://p:99999999", "://"])
+@every_row(
+    "proxy", ["socks5://me:secret@p:1", "socks5h://p:1", "http://[::1", "http://p:99999999", "://"]
+)
 def test_a_proxy_that_cannot_be_used_is_a_sentence(proxy: str) -> None:
     """It names the variable, and not what is in it; this machine and exempt hosts are reached all the same."""
     with pytest.raises(ConfigError, match="ALL_PROXY") as refused:
         find_proxy("https", "far.example", 443, {"ALL_PROXY": proxy})
     assert "secret" not in str(refused.value)
     assert find_proxy("https", "127.0.0.2", 443, {"ALL_PROXY": proxy}) is None
-    assert find_proxy("https", "far.example", 443, {"ALL_PROXY": proxy, "NO_PROXY": "far.example"}) is None
+    assert (
+        find_proxy("https", "far.example", 443, {"ALL_PROXY": proxy, "NO_PROXY": "far.example"})
+        is None
+    )

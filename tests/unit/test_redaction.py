@@ -36,38 +36,65 @@ KEY = "Canary7-0123456789-vault"
         ('{"client_secret": "it\'s me", "n": 1}', '{"client_secret": "***", "n": 1}'),
         ("sk_live_51H8abcdef glpat-abcdefghij0123456789", "*** ***"),
         ("curl -u ana:hunter2 http://h/", "curl -u ana:*** http://h/"),
-        (f"dop_v1_{'0a1b' * 16} lin_api_{'aB3d' * 10} key-{'0a1b' * 8} figd_{'aB3d' * 10}", "*** *** *** ***"),
+        (
+            f"dop_v1_{'0a1b' * 16} lin_api_{'aB3d' * 10} key-{'0a1b' * 8} figd_{'aB3d' * 10}",
+            "*** *** *** ***",
+        ),
         (f"ya29.{'aB3d' * 9} GOCSPX-{'aB3d' * 7} tskey-auth-kA1-{'aB3d' * 6}", "*** *** ***"),
         ("root:$6$abcdefgh$0123456789abcdefghij:19000:", "root:***:19000:"),
         ("https://hooks.slack.com/services/T01/B02/abc", "https://hooks.slack.com/services/***"),
         ("https://h/x?X-Amz-Signature=0a1b&page=2", "https://h/x?X-Amz-Signature=***&page=2"),
-        ("AccountName=a;AccountKey=ab/c+d==; api key: 0a1b2c", "AccountName=a;AccountKey=*** api key: ***"),
+        (
+            "AccountName=a;AccountKey=ab/c+d==; api key: 0a1b2c",
+            "AccountName=a;AccountKey=*** api key: ***",
+        ),
         (f"seed phrase: {'ribbon ' * 11}zebra, so", "seed phrase: ***, so"),
         ("Set-Cookie: theme=dark; sid=0a1b2c", "Set-Cookie: ***"),
         ("the password is tr0ubador, and DB_PASS=abc", "the password is *** and DB_PASS=***"),
         ("Passwort: abc mot de passe : def", "Passwort: *** mot de passe : ***"),
-        ("tool --password hunter2 x; sshpass -p 'hunter2' ssh h", "tool --password *** x; sshpass -p '***' ssh h"),
+        (
+            "tool --password hunter2 x; sshpass -p 'hunter2' ssh h",
+            "tool --password *** x; sshpass -p '***' ssh h",
+        ),
         (
             "mysql -u root -phunter2 prod; machine h login ana password hunter2",
             "mysql -u root -p*** prod; machine h login ana password ***",
         ),
-        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nMIIE+a\n=ab\n-----END PGP PRIVATE KEY BLOCK-----", "***"),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nMIIE+a\n=ab\n-----END PGP PRIVATE KEY BLOCK-----",
+            "***",
+        ),
         (f"commit {'0a1b' * 10}, sha256-{'0a1b' * 16}, 01ae95ec-c683-4b40-80a7-9e18d8d51e48",) * 2,
-        ("the password is required; the token is invalid; tool --token $T --password-file x; mysql -p prod",) * 2,
-        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----\nand on", "***\nand on"),
+        (
+            "the password is required; the token is invalid; tool --token $T --password-file x; mysql -p prod",
+        )
+        * 2,
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE+a/b=\n-----END RSA PRIVATE KEY-----\nand on",
+            "***\nand on",
+        ),
         (r"-----BEGIN PRIVATE KEY-----\nMIIEabc", "***"),
         (
             "npm_config_cache_directory global-defaults-of-the-house",
             "npm_config_cache_directory global-defaults-of-the-house",
         ),
-        ("first token: 350 ms, max_tokens=4096, token: null", "first token: 350 ms, max_tokens=4096, token: null"),
-        ("core/P0 echo_token: pass, 66 ms; token: passage", "core/P0 echo_token: pass, 66 ms; token: ***"),
+        (
+            "first token: 350 ms, max_tokens=4096, token: null",
+            "first token: 350 ms, max_tokens=4096, token: null",
+        ),
+        (
+            "core/P0 echo_token: pass, 66 ms; token: passage",
+            "core/P0 echo_token: pass, 66 ms; token: ***",
+        ),
         ("P0 echo_token: fail (not_exact), P0 echo_token: no answer (x)",) * 2,
         (
             "PWD=/home/ana TOKEN=$MY_TOKEN docker run -u 1000:1000",
             "PWD=/home/ana TOKEN=$MY_TOKEN docker run -u 1000:1000",
         ),
-        ("the model gpt-5 is not there; ask for sk-1", "the model gpt-5 is not there; ask for sk-1"),
+        (
+            "the model gpt-5 is not there; ask for sk-1",
+            "the model gpt-5 is not there; ask for sk-1",
+        ),
         ("use Bearer auth, write to me@host.org", "use Bearer auth, write to me@host.org"),
     ],
 )
@@ -81,7 +108,9 @@ REDACT, MASKED = Redactor([KEY]), SecretMask([KEY])
 
 
 @given(PLAIN, st.integers(0, len(KEY) - 8), st.integers(8, len(KEY)), PLAIN)
-def test_no_eight_characters_of_a_known_key_are_left(before: str, start: int, size: int, after: str) -> None:
+def test_no_eight_characters_of_a_known_key_are_left(
+    before: str, start: int, size: int, after: str
+) -> None:
     """However a cap cut the key, and whatever stands around it, no piece of it is left, in an error or in an answer."""
     text = f"{before}{KEY[start : start + size]}{after}"
     for shown in (REDACT(text), MASKED.mask(text)):
@@ -90,13 +119,17 @@ def test_no_eight_characters_of_a_known_key_are_left(before: str, start: int, si
 
 
 def test_a_key_that_begins_as_a_known_one_is_masked_whole() -> None:
-    assert Redactor([f"sk-ant-api03-{KEY}"])("mine: sk-ant-api03-Zz9Yy8Xx7Ww6, so") == "mine: ***, so"
+    assert (
+        Redactor([f"sk-ant-api03-{KEY}"])("mine: sk-ant-api03-Zz9Yy8Xx7Ww6, so") == "mine: ***, so"
+    )
 
 
 PASSPHRASE = "correct Horse battery-staple"
 
 
-@every_row("text", ["a battery is flat", "correct.", "staple it", "Horse races", "|--------|--------|"])
+@every_row(
+    "text", ["a battery is flat", "correct.", "staple it", "Horse races", "|--------|--------|"]
+)
 def test_the_words_of_a_passphrase_are_words(text: str) -> None:
     """An answer keeps its ordinary words though a secret has them too; more than one of them in a row it does not."""
     mask = SecretMask([PASSPHRASE, "-" * 30 + "x1"]).mask
@@ -104,7 +137,9 @@ def test_the_words_of_a_passphrase_are_words(text: str) -> None:
     assert mask("say (Horse battery-s) now") == mask(f"say ({PASSPHRASE}) now") == "say (***) now"
 
 
-@every_row(("text", "shown"), [("so correct ", "so ***"), ("y-staple so", "*** so"), ("correct h", "***")])
+@every_row(
+    ("text", "shown"), [("so correct ", "so ***"), ("y-staple so", "*** so"), ("correct h", "***")]
+)
 def test_what_a_cut_left_of_a_passphrase_is_no_word(text: str, shown: str) -> None:
     """The beginning of a secret at the very end of a text, or the end of one at its beginning, is what a cap left."""
     assert SecretMask([PASSPHRASE]).mask(text) == shown
@@ -113,7 +148,9 @@ def test_what_a_cut_left_of_a_passphrase_is_no_word(text: str, shown: str) -> No
 
 def test_the_own_words_of_a_run_are_left_alone() -> None:
     """What stands in a prompt may stand in its answer, though eight letters of it are also those of a key."""
-    mask = SecretMask(["sk-ant-api03-Q7w8E9r0T1y2"], own_words="do keys begin with sk-ant-api03-?").mask
+    mask = SecretMask(
+        ["sk-ant-api03-Q7w8E9r0T1y2"], own_words="do keys begin with sk-ant-api03-?"
+    ).mask
     assert mask("yes, sk-ant-api03-") == "yes, sk-ant-api03-"
     assert mask("it is sk-ant-api03-Q7w8E9r0T1y2.") == "it is ***."
 
@@ -185,7 +222,9 @@ def test_an_escape_is_read_behind_any_number_of_backslashes(n_backslashes: int) 
 def _mathematical(text: str) -> str:
     letters = []
     for character in text:
-        letters.append(chr(0x1D41A + ord(character) - ord("a")) if character.islower() else character)
+        letters.append(
+            chr(0x1D41A + ord(character) - ord("a")) if character.islower() else character
+        )
     return "".join(letters)
 
 
@@ -202,9 +241,18 @@ def _in_ascii(text: str) -> str:
         _in_ascii(_mathematical(KEY)).replace("\\u", "%u"),
         _in_ascii("\U000e0041".join(KEY)),
         _in_ascii("\U000e0041".join(KEY)).replace("\\u", "%25u"),
-        *(mark.join(KEY) for mark in (r"\r", r"\b", r"\f", r"\0", r"\a", r"\v", r"\\r", r"\e[0m", r"\e[1;31m")),
-        *(mark.join(KEY) for mark in (r"\xc2\xad", r"\xe2\x80\x8b", r"\xf3\xa0\x81\x81", r"\\xE2\\x80\\x8B")),
-        *(mark.join(KEY) for mark in (r"\302\255", r"\342\200\213", r"\363\240\201\201", "\U0001bca0")),
+        *(
+            mark.join(KEY)
+            for mark in (r"\r", r"\b", r"\f", r"\0", r"\a", r"\v", r"\\r", r"\e[0m", r"\e[1;31m")
+        ),
+        *(
+            mark.join(KEY)
+            for mark in (r"\xc2\xad", r"\xe2\x80\x8b", r"\xf3\xa0\x81\x81", r"\\xE2\\x80\\x8B")
+        ),
+        *(
+            mark.join(KEY)
+            for mark in (r"\302\255", r"\342\200\213", r"\363\240\201\201", "\U0001bca0")
+        ),
     ],
 )
 def test_a_key_is_found_behind_escapes_of_halves_of_letters_and_of_bytes(disguise: str) -> None:
@@ -219,13 +267,23 @@ def test_a_key_with_ampersands_is_found_in_html(key: str) -> None:
     """A page writes each of them as an entity, and a page that quotes a page does so twice."""
     for text in (key, html.escape(key), html.escape(html.escape(key)), _in_ascii(html.escape(key))):
         for mask in (SecretMask([key]).mask, Redactor([key])):
-            assert not any(key[at : at + 8] in html.unescape(mask(f"<{text}>")) for at in range(len(key) - 7))
+            assert not any(
+                key[at : at + 8] in html.unescape(mask(f"<{text}>")) for at in range(len(key) - 7)
+            )
             assert MASK in mask(f"<{text}>")
 
 
 def test_escapes_that_say_no_text_leave_a_key_beside_them_found() -> None:
     """Bytes that are no UTF-8, half of a pair, and a letter behind a backslash that is part of a path."""
-    for before in (r"\xe2\x28", r"\xc3\xc3\x80", r"\377\377", r"\ud835", r"\udc00\ud800", "&amp;nothing;", "%C2%C2"):
+    for before in (
+        r"\xe2\x28",
+        r"\xc3\xc3\x80",
+        r"\377\377",
+        r"\ud835",
+        r"\udc00\ud800",
+        "&amp;nothing;",
+        "%C2%C2",
+    ):
         text = f"{before}{'%43'}{KEY[1:]}"
         assert MASKED.mask(text) == f"{before}{MASK}", before
     assert MASKED.mask(rf"C:\new\{KEY}\table") == rf"C:\new\{MASK}\table"
@@ -245,7 +303,13 @@ def test_what_can_only_be_a_key(value: str, secret: bool) -> None:
 def test_a_known_key_is_masked_in_every_form_it_takes() -> None:
     """As it is, in lower case, inside JSON, inside JSON inside JSON, and inside an address."""
     key = 'Ab1"/\\\\+é=' * 2
-    forms = [key, key.lower(), key.upper(), 'Ab1\\"/\\\\\\\\+é=' * 2, "Ab1%22%2F%5C%5C%2B%C3%A9%3D" * 2]
+    forms = [
+        key,
+        key.lower(),
+        key.upper(),
+        'Ab1\\"/\\\\\\\\+é=' * 2,
+        "Ab1%22%2F%5C%5C%2B%C3%A9%3D" * 2,
+    ]
     for form in forms:
         assert SecretMask([key]).mask(f"<{form}>") == f"<{MASK}>"
         assert SecretMask([key]).finds(json.dumps(form).encode())
@@ -257,7 +321,10 @@ def test_a_known_key_is_masked_in_every_form_it_takes() -> None:
     [
         ("http://me:word@host:8080/v1?key=abc#x", "http://host:8080/v1"),
         ("https://[::1]:443/v1", "https://[::1]:443/v1"),
-        ("https://api.telegram.org/bot123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0/x", "https://api.telegram.org/***/x"),
+        (
+            "https://api.telegram.org/bot123456:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0/x",
+            "https://api.telegram.org/***/x",
+        ),
         ("https://gw.example/sk-proj-abcdef123456/v1", "https://gw.example/***/v1"),
         ("https://gw.example/k%3D9fQ2mZ7xL0pV4sT8/v1", "https://gw.example/***/v1"),
         ("https://gw.example/6f1c2d3e4b5a69788796a5b4c3d2e1f0/v1", "https://gw.example/***/v1"),
@@ -265,7 +332,10 @@ def test_a_known_key_is_masked_in_every_form_it_takes() -> None:
             "http://h/openai/deployments/gpt-4o-2024-08-06/v1beta",
             "http://h/openai/deployments/gpt-4o-2024-08-06/v1beta",
         ),
-        ("http://h/models/Qwen2.5-Coder-32B-Instruct-AWQ", "http://h/models/Qwen2.5-Coder-32B-Instruct-AWQ"),
+        (
+            "http://h/models/Qwen2.5-Coder-32B-Instruct-AWQ",
+            "http://h/models/Qwen2.5-Coder-32B-Instruct-AWQ",
+        ),
     ],
 )
 def test_an_address_is_shown_without_what_is_private(address: str, public: str) -> None:

@@ -51,7 +51,9 @@ def native(turn: int | None, name: str, **arguments: Any) -> ToolInvocation:
 
 
 def edit(turn: int) -> ToolInvocation:
-    schema = next(tool for tool in TASK.tools if tool["function"]["name"] == "edit")["function"]["parameters"]
+    schema = next(tool for tool in TASK.tools if tool["function"]["name"] == "edit")["function"][
+        "parameters"
+    ]
     path, old, new = schema["required"]
     return native(turn, "edit", **{path: "/etc/app.conf", old: "8080", new: "9090"})
 
@@ -65,7 +67,9 @@ def edit(turn: int) -> ToolInvocation:
         ([edit(1)], "It is done now.", "answer"),
     ],
 )
-def test_a_task_is_played_again_from_its_record(calls: list[ToolInvocation], text: str, violation: str | None) -> None:
+def test_a_task_is_played_again_from_its_record(
+    calls: list[ToolInvocation], text: str, violation: str | None
+) -> None:
     """The recorded calls, with the turns they were made in, give a task its verdict without a model."""
     rescoring = Rescoring({("s", "P0"): TASK})
     judged = rescoring.judge(recorded(*calls, text=text))
@@ -103,7 +107,11 @@ def test_an_old_run_is_judged_by_effects_where_that_is_asked_for(tmp_path: Path)
     asked = load_suite("tool_use").prompts[0]
     spec = {"type": "tool_invocation", "expected_tools": asked.expected_tools}
     old = msgspec.to_builtins(msgspec.structs.replace(asked, validator=spec))
-    said = {"suite": "tool_use", "raw_output": "I cannot; do it yourself: `free -h`", "expected_tools": ["free"]}
+    said = {
+        "suite": "tool_use",
+        "raw_output": "I cannot; do it yourself: `free -h`",
+        "expected_tools": ["free"],
+    }
     folder = write_run(tmp_path / "run", [record("P0", **said)], config=config([old]))
     done = clawgauge(tmp_path, "rescore", str(folder))
     assert "tool_use was run as version 1" in done.stderr and "add --suite tool_use" in done.stderr
@@ -113,22 +121,36 @@ def test_an_old_run_is_judged_by_effects_where_that_is_asked_for(tmp_path: Path)
     assert done.code == 0, done.stderr
     (judged,) = read_records(folder)
     assert (judged["objective_pass"], judged["tool_use_success"]) == (False, True)
-    assert judged["violation"].startswith("not_called: a command is there, but it is quoted in a refusal")
+    assert judged["violation"].startswith(
+        "not_called: a command is there, but it is quoted in a refusal"
+    )
 
 
 def test_a_folder_with_a_tool_that_is_none_is_refused_in_a_sentence(tmp_path):
     """A run folder may come from anyone."""
     tool_call = {"type": "tool_call", "expected_calls": [{"name": "free", "arguments": {}}]}
     prompts = [written_runs.prompt("P0", validator=tool_call, tools=[{"name": "free"}])]
-    folder = written_runs.write_run(tmp_path / "r", [written_runs.record("P0")], config=written_runs.config(prompts))
+    folder = written_runs.write_run(
+        tmp_path / "r", [written_runs.record("P0")], config=written_runs.config(prompts)
+    )
     done = clawgauge(tmp_path, "rescore", str(folder))
-    assert done.code == 2 and "tools: one of them is no function" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.code == 2
+        and "tools: one of them is no function" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
 
 
 def test_a_check_that_breaks_today_leaves_the_row_as_it_is() -> None:
     """The verdict there was stays, and so does that there was none; the command says how many were left."""
     broken = msgspec.structs.replace(TASK, validator={"type": "no such validator"})
     rescoring = Rescoring({broken.key: broken})
-    for row in (recorded(objective_pass=True), recorded(not_judged="check_failed", error="its check failed")):
+    for row in (
+        recorded(objective_pass=True),
+        recorded(not_judged="check_failed", error="its check failed"),
+    ):
         assert rescoring.judge(row) is row
-    assert rescoring.kept == {"could not be judged, because the check failed": 2} and rescoring.n_judged == 0
+    assert (
+        rescoring.kept == {"could not be judged, because the check failed": 2}
+        and rescoring.n_judged == 0
+    )

@@ -29,7 +29,10 @@ def tell(timeline: Timeline, channel: str, at_ns: int, piece: str) -> None:
 
 
 def stream(
-    sizes: Sequence[int], channels: Sequence[str] = ("text",), words: Sequence[str] = ("word",), **counts: int
+    sizes: Sequence[int],
+    channels: Sequence[str] = ("text",),
+    words: Sequence[str] = ("word",),
+    **counts: int,
 ) -> Reply:
     """An answer whose pieces hold so many tokens each, a token every 10 ms, and come once their last token is made."""
     timeline = Timeline()
@@ -45,10 +48,14 @@ def stream(
 
 
 @pytest.mark.parametrize(
-    "sizes", [[1] * 20, [4] * 5, [8] * 3, [1, 8, 8], [8, 1, 1, 1]], ids=["1", "4", "8", "small first", "large first"]
+    "sizes",
+    [[1] * 20, [4] * 5, [8] * 3, [1, 8, 8], [8, 1, 1, 1]],
+    ids=["1", "4", "8", "small first", "large first"],
 )
 @pytest.mark.parametrize("channels", [("text",), ("reasoning",), ("reasoning", "text")])
-def test_the_size_of_the_pieces_does_not_change_the_rate(sizes: list[int], channels: tuple[str, ...]) -> None:
+def test_the_size_of_the_pieces_does_not_change_the_rate(
+    sizes: list[int], channels: tuple[str, ...]
+) -> None:
     """A server that makes 100 tokens a second shows 100, however many it sends at a time and on which channel."""
     assert stream(sizes, channels).output_tps == pytest.approx(RATE)
 
@@ -67,7 +74,9 @@ def test_pieces_of_changing_size_are_right_at_the_median() -> None:
         sizes: list[int] = []
         while sum(sizes) < 40:
             sizes.append(max(1, round(dice.gauss(16, 6))))
-        rate = stream(sizes, words=[dice.choice(["a ", "bee ", "words ", "counting "]) for _ in range(40)]).output_tps
+        rate = stream(
+            sizes, words=[dice.choice(["a ", "bee ", "words ", "counting "]) for _ in range(40)]
+        ).output_tps
         if rate is not None:
             rates.append(rate)
     assert len(rates) > 300
@@ -104,7 +113,9 @@ def test_reasoning_that_was_counted_and_not_streamed_leaves_no_rate() -> None:
     """Nobody saw when those tokens were made; where they were streamed, or are in the text, they count as any other."""
     assert stream([4] * 5, reasoning_tokens=8).output_tps is None
     assert stream([4] * 5, reasoning_tokens=0).output_tps == pytest.approx(RATE)
-    assert stream([4] * 5, ("reasoning", "text"), reasoning_tokens=8).output_tps == pytest.approx(RATE)
+    assert stream([4] * 5, ("reasoning", "text"), reasoning_tokens=8).output_tps == pytest.approx(
+        RATE
+    )
     timeline = Timeline()
     timeline.start(0)
     for place, piece in enumerate(["<think>", "so 1234", "</think", ">answer"], 1):
@@ -123,7 +134,9 @@ def test_a_summary_of_the_reasoning_is_not_the_reasoning() -> None:
     assert timeline.fold(0).output_tps is None
 
 
-@pytest.mark.parametrize("kind", ["openai_chat", "openai_responses", "anthropic_messages", "ollama"])
+@pytest.mark.parametrize(
+    "kind", ["openai_chat", "openai_responses", "anthropic_messages", "ollama"]
+)
 def test_what_comes_over_a_socket_is_rated_by_its_own_stamps(kind: str) -> None:
     """Five pieces of four tokens: sixteen of them came between the first piece and the last."""
     with ScriptedServer(dialect="ollama") as server:
@@ -136,7 +149,12 @@ def test_what_comes_over_a_socket_is_rated_by_its_own_stamps(kind: str) -> None:
 
 def test_a_summary_over_a_socket_leaves_no_rate() -> None:
     """Responses of a reasoning model stream a summary, and count what was thought."""
-    answer = Text(chunks=["yes ", "yes ", "yes"], usage=(12, 500), reasoning="A summary of it.", reasoning_tokens=480)
+    answer = Text(
+        chunks=["yes ", "yes ", "yes"],
+        usage=(12, 500),
+        reasoning="A summary of it.",
+        reasoning_tokens=480,
+    )
     with ScriptedServer() as server:
         server.reply_with(answer)
         done, _ = attempt("openai_responses", server.v1_url)
@@ -148,10 +166,21 @@ def test_the_time_per_token_under_load_goes_by_the_same_rule() -> None:
 
     def pace(**first: float) -> float | None:
         load = Load(client=0, due_us=0, queued_us=0, gaps_us=[80_000, 80_000], **first)
-        counts: dict[str, Any] = {"input_tokens": 1, "cached_tokens": None, "reasoning_tokens": None}
-        told = {"success": True, "failure_type": None, "availability_status": "ok", "server_us": None}
+        counts: dict[str, Any] = {
+            "input_tokens": 1,
+            "cached_tokens": None,
+            "reasoning_tokens": None,
+        }
+        told = {
+            "success": True,
+            "failure_type": None,
+            "availability_status": "ok",
+            "server_us": None,
+        }
         times = TimingsUs(e2e=240_000, ttft=80_000, ttfa=80_000)
-        return sample_of(SimpleNamespace(load=load, timings_us=times, output_tokens=24, **counts, **told)).tpot_ms
+        return sample_of(
+            SimpleNamespace(load=load, timings_us=times, output_tokens=24, **counts, **told)
+        ).tpot_ms
 
     assert pace(first_share=1 / 3) == pytest.approx(10)
     assert pace(first_share=1.0) is None, "all of it came at once"

@@ -27,7 +27,9 @@ from clawgauge.runner.context import RunContext
 from clawgauge.runner.target import TargetRun
 from clawgauge.stats.load import Sample, sample_of
 
-BRIEF_TOKENS = 48  # what a look at a server may answer: long enough to count by, and within any window
+BRIEF_TOKENS = (
+    48  # what a look at a server may answer: long enough to count by, and within any window
+)
 _AFTER_FAILURE_S = 1.0
 _LOOK_S = 0.1  # looking at all that was seen holds the loop, and makes stamps late: so often is often enough
 _LEAD_NS = 500_000_000  # before the first arrival: until every machine knows of it
@@ -37,8 +39,12 @@ _PLAIN, _AGENT = ((1.0, 1),), ((0.4, 1), (0.55, 1), (0.7, 3), (0.85, 1), (1.0, 1
 _TOOLS_S, _MAX_TOOLS_S = 2.0, 10.0
 
 Heard: TypeAlias = Callable[[str, Sample], None]  # told of every call, by the name of its step
-Left: TypeAlias = Callable[[int], None]  # told of every client that has left, and of every arrival that was dropped
-Late: TypeAlias = tuple[int, float, float]  # calls its machine could not make, share of a core, its loop's p95 in ms
+Left: TypeAlias = Callable[
+    [int], None
+]  # told of every client that has left, and of every arrival that was dropped
+Late: TypeAlias = tuple[
+    int, float, float
+]  # calls its machine could not make, share of a core, its loop's p95 in ms
 Opened: TypeAlias = Callable[[], Awaitable[object]]
 Enough: TypeAlias = Callable[[list[Sample], float], bool]
 
@@ -113,11 +119,15 @@ class Callers:
                 if number >= self._now.level:
                     break
                 names = [f"{number} {born} {session}.{n}" for n in range(n_calls)]
-                samples = await asyncio.gather(*(self._one(self._now, number, due_ns, share, name) for name in names))
+                samples = await asyncio.gather(
+                    *(self._one(self._now, number, due_ns, share, name) for name in names)
+                )
                 # The next is due when the answer ended, not when this program got round to it.
                 due_ns = self.origin_ns + round(max(one.ended_ms for one in samples) * 1e6)
                 tools_s = min(draw.expovariate(1 / _TOOLS_S), _MAX_TOOLS_S) if self._agents else 0.0
-                after_s = tools_s if all(one.ok for one in samples) else max(tools_s, _AFTER_FAILURE_S)
+                after_s = (
+                    tools_s if all(one.ok for one in samples) else max(tools_s, _AFTER_FAILURE_S)
+                )
                 await _until(due_ns := due_ns + round(after_s * 1e9))
         finally:
             self._left(number)
@@ -164,23 +174,39 @@ class Machine(Callers):
     """One target's callers here. Of several machines, `place` is (which, of how many): no two may share a cell."""
 
     def __init__(
-        self, context: RunContext, run: TargetRun, clock: ClientClock, origin_ns: int, place: tuple[int, int] = (0, 1)
+        self,
+        context: RunContext,
+        run: TargetRun,
+        clock: ClientClock,
+        origin_ns: int,
+        place: tuple[int, int] = (0, 1),
     ) -> None:
         if (options := context.plan.capacity) is None:
             raise TypeError("the plan is not one of a capacity run")
         super().__init__(origin_ns, agents=options.shape == "agent")
         self._run, self._clock, self._options, self._salt = run, clock, options, context.salt.hex()
         self.get_ready, self.records = run.get_ready, Records(context.folder)
-        self._serial, self._numbers = count(), defaultdict[str, Iterator[int]](lambda: count(*place))
+        self._serial, self._numbers = (
+            count(),
+            defaultdict[str, Iterator[int]](lambda: count(*place)),
+        )
         self._marked, self._n_ours = (Counter[int](), 0.0, perf_counter_ns()), 0
 
-    async def _send(self, name: str, text: str, max_tokens: int, client: int, due_ns: int) -> Result:
+    async def _send(
+        self, name: str, text: str, max_tokens: int, client: int, due_ns: int
+    ) -> Result:
         """One call, recorded under the name of a step."""
         noop = {"type": "noop"}
-        prompt = Prompt(id=name, name=name, prompt=text, validator=noop, suite=CAPACITY, max_tokens=max_tokens)
-        result = await self._run.ask_under_load(Cell(prompt, next(self._numbers[name])), client, due_ns, self.origin_ns)
+        prompt = Prompt(
+            id=name, name=name, prompt=text, validator=noop, suite=CAPACITY, max_tokens=max_tokens
+        )
+        result = await self._run.ask_under_load(
+            Cell(prompt, next(self._numbers[name])), client, due_ns, self.origin_ns
+        )
         if result is None:
-            raise Over("--max-cost is spent, or set aside for the calls under way: what was measured stands")
+            raise Over(
+                "--max-cost is spent, or set aside for the calls under way: what was measured stands"
+            )
         self.records.put(result)
         return result
 
@@ -194,7 +220,9 @@ class Machine(Callers):
 
     async def ask_briefly(self, name: str, n_chars: int, key: str) -> Result:
         """A call with nothing beside it."""
-        return await self._send(name, make_prompt(n_chars, key).text, BRIEF_TOKENS, 0, perf_counter_ns())
+        return await self._send(
+            name, make_prompt(n_chars, key).text, BRIEF_TOKENS, 0, perf_counter_ns()
+        )
 
     async def mark(self) -> dict[str, Late]:
         """How late whoever makes the calls was since the last time, once all is answered that arrives no more."""
@@ -235,7 +263,13 @@ class Crowd:
         self._changed.set()
 
     async def hold(
-        self, step: str, level: int, until_ns: int, opened: Opened, enough: Enough, apart_ms: float | None = None
+        self,
+        step: str,
+        level: int,
+        until_ns: int,
+        opened: Opened,
+        enough: Enough,
+        apart_ms: float | None = None,
     ) -> Held | None:
         """Be so many, wait until the load is steady, call `opened`, and go on until what was seen is `enough`.
 
@@ -243,7 +277,10 @@ class Crowd:
         everyone leaves first and comes back so far apart: a server that is never idle keeps the gaps it once had."""
         if apart_ms is not None:
             await self.leave()
-            self.recent_ms, self._last_due_ns = deque([apart_ms * level], maxlen=64), perf_counter_ns()
+            self.recent_ms, self._last_due_ns = (
+                deque([apart_ms * level], maxlen=64),
+                perf_counter_ns(),
+            )
         starts, settled_ns = self._missing(level)
         self._begin(step, level=level, starts=starts)
         self._clients |= {number for number, _ in starts}
@@ -262,7 +299,12 @@ class Crowd:
         return Held(from_ns, perf_counter_ns(), seen)
 
     async def play(
-        self, step: str, arrivals: Sequence[float], window_s: tuple[float, float], at_most: int, opened: Opened
+        self,
+        step: str,
+        arrivals: Sequence[float],
+        window_s: tuple[float, float],
+        at_most: int,
+        opened: Opened,
     ) -> Held:
         """Have everything sent when it is due, in seconds from now, whatever is still out.
 
@@ -270,14 +312,19 @@ class Crowd:
         begin_ns = perf_counter_ns() - self._origin_ns + _LEAD_NS
         from_ns, to_ns = (begin_ns + round(at_s * 1e9) for at_s in window_s)
         due = [(number, begin_ns + round(at_s * 1e9)) for number, at_s in enumerate(arrivals)]
-        self._due, self._n_dropped = {number for number, due_ns in due if from_ns < due_ns <= to_ns}, 0
+        self._due, self._n_dropped = (
+            {number for number, due_ns in due if from_ns < due_ns <= to_ns},
+            0,
+        )
         self._begin(step, arrivals=due, at_most=at_most)
         await _until(self._origin_ns + from_ns)
         await opened()
         while self._due:
             await self._wait(None)
         self._go(msgspec.structs.replace(self._like, step=step))
-        return Held(self._origin_ns + from_ns, self._origin_ns + to_ns, self._samples, self._n_dropped)
+        return Held(
+            self._origin_ns + from_ns, self._origin_ns + to_ns, self._samples, self._n_dropped
+        )
 
     async def leave(self) -> None:
         """Let everyone finish."""
@@ -291,19 +338,27 @@ class Crowd:
 
     def _missing(self, level: int) -> tuple[list[tuple[int, int]], int]:
         """Who is missing and when each is to start, spread over a cycle; and when the last of them is there."""
-        missing, now_ns = [number for number in range(level) if number not in self._clients], perf_counter_ns()
+        missing, now_ns = (
+            [number for number in range(level) if number not in self._clients],
+            perf_counter_ns(),
+        )
         cycle_ns = round(self.cycle_ms * 1e6)
         # Counted from somebody's start, so that those of a doubled crowd fall in the middle between two.
         base_ns = now_ns + (self._last_due_ns - now_ns) % cycle_ns if cycle_ns else now_ns
         apart_ns, begin_ns = cycle_ns / max(1, len(missing)), base_ns - self._origin_ns
-        starts = [(number, begin_ns + round((place + 0.5) * apart_ns)) for place, number in enumerate(missing)]
+        starts = [
+            (number, begin_ns + round((place + 0.5) * apart_ns))
+            for place, number in enumerate(missing)
+        ]
         return starts, base_ns + cycle_ns if missing else now_ns
 
     async def _wait(self, until_ns: int | None) -> bool:
         """For the next things to happen; False where nothing does in time."""
         self._changed.clear()
         try:
-            async with asyncio.timeout(None if until_ns is None else (until_ns - perf_counter_ns()) / 1e9):
+            async with asyncio.timeout(
+                None if until_ns is None else (until_ns - perf_counter_ns()) / 1e9
+            ):
                 await self._changed.wait()
                 await asyncio.sleep(_LOOK_S)
                 return True

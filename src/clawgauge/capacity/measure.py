@@ -11,7 +11,18 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from clawgauge.capacity.load import BRIEF_TOKENS, Crowd, Go, Heard, Held, Late, Left, Machine, Over, poisson_arrivals
+from clawgauge.capacity.load import (
+    BRIEF_TOKENS,
+    Crowd,
+    Go,
+    Heard,
+    Held,
+    Late,
+    Left,
+    Machine,
+    Over,
+    poisson_arrivals,
+)
 from clawgauge.capacity.prompts import Made, Ruler, make_prompt, read_ruler
 from clawgauge.errors import TargetError
 from clawgauge.plan import Plan
@@ -25,7 +36,10 @@ from clawgauge.stats.quantiles import percentile
 
 _SHORT_CHARS, _LONGER_CHARS = 600, 2_400
 _STEP_S, _STEP_CYCLES = 60.0, 12.0
-_WARM_SHARE, _WARM_CYCLES = 0.25, 2.0  # before a rate is steady: of the time it is held, and calls in a row at least
+_WARM_SHARE, _WARM_CYCLES = (
+    0.25,
+    2.0,
+)  # before a rate is steady: of the time it is held, and calls in a row at least
 # Where a server counts less of what was sent it may have cut the rest off, or count unevenly: a longer text tells.
 _COUNTED_SHARE, _LONGER_SHARE, _STILL = 0.996, 1.1, 1.005
 _TRIES, _WARM_CALLS, _SWAP_ROUNDS = 3, 3, 5
@@ -35,8 +49,12 @@ _NOT_NOW, _GRACE_S = frozenset({408, 409, 425, 429}), 1.0
 # How late this program may be (p95 of its loop), in milliseconds and by the first token; how much of a core it may use.
 _LATE_MS, _LATE_SHARE, _BUSY_SHARE = 2.0, 0.05, 0.9
 
-Told: TypeAlias = Callable[[Target, int, StepSummary | str], None]  # hears of every step, and what one should know
-Done: TypeAlias = Mapping[tuple[str, int, float], StepSummary]  # earlier stretches' steps: target, length, load
+Told: TypeAlias = Callable[
+    [Target, int, StepSummary | str], None
+]  # hears of every step, and what one should know
+Done: TypeAlias = Mapping[
+    tuple[str, int, float], StepSummary
+]  # earlier stretches' steps: target, length, load
 
 
 class Hands(Protocol):
@@ -52,12 +70,20 @@ class Hands(Protocol):
 
 
 async def measure_capacity(
-    told: Told, done: Done, context: RunContext, runs: Mapping[Target, TargetRun], clock: ClientClock
+    told: Told,
+    done: Done,
+    context: RunContext,
+    runs: Mapping[Target, TargetRun],
+    clock: ClientClock,
 ) -> None:
     """Load targets that are ready: what `runner.run` does for a capacity run in the place of asking cells."""
-    machines = {target: Machine(context, run, clock, perf_counter_ns()) for target, run in runs.items()}
+    machines = {
+        target: Machine(context, run, clock, perf_counter_ns()) for target, run in runs.items()
+    }
     try:
-        await search([TargetLoad(told, done, context.plan, context.event, *one) for one in machines.items()])
+        await search(
+            [TargetLoad(told, done, context.plan, context.event, *one) for one in machines.items()]
+        )
     finally:
         await asyncio.gather(*(machine.records.flush() for machine in machines.values()))
 
@@ -69,7 +95,9 @@ async def search(loads: Sequence[TargetLoad]) -> None:
         async with asyncio.timeout(sum(load.max_time_s for load in loads) + _GRACE_S):
             await (_change_models(loads) if len(loads) > 1 else first.measure())
     except TimeoutError:
-        first.tell("--max-time is over, and what was under way is given up: what was measured stands")
+        first.tell(
+            "--max-time is over, and what was under way is given up: what was measured stands"
+        )
     except (Over, TargetError) as unfit:
         if isinstance(unfit, TargetError) and first.is_alone:
             raise
@@ -80,14 +108,23 @@ class TargetLoad:
     """One target under load."""
 
     def __init__(
-        self, told: Told, done: Done, plan: Plan, event: Callable[..., None], target: Target, hands: Hands
+        self,
+        told: Told,
+        done: Done,
+        plan: Plan,
+        event: Callable[..., None],
+        target: Target,
+        hands: Hands,
     ) -> None:
         if (options := plan.capacity) is None:
             raise TypeError("the plan is not one of a capacity run")
         self.target, self.hands, self._event = target, hands, event
         self._options, self._told, self._done, self._ruler = options, told, done, Ruler()
         # The time is that of all targets; steps of two stretches of a run must not share cells.
-        self.is_alone, self.max_time_s = len(plan.targets) == 1, options.max_time_s / len(plan.targets)
+        self.is_alone, self.max_time_s = (
+            len(plan.targets) == 1,
+            options.max_time_s / len(plan.targets),
+        )
         self._ends_ns = self._until_ns = hands.origin_ns + round(self.max_time_s * 1e9)
         self._suffix, self._step = f"+{plan.work.stretch}" if plan.work.stretch else "", ""
         self._tokens, self._repeats, self._call_ms, self._most_counted = 0, False, 0.0, 0
@@ -108,17 +145,23 @@ class TargetLoad:
             # What one length leaves of its share of the time, the others have.
             now_ns = perf_counter_ns()
             self._until_ns = now_ns + (self._ends_ns - now_ns) // (len(whole) - place)
-            crowd = Crowd(self.hands.go, Go(tokens=self._tokens, ruler=self._ruler), self.hands.origin_ns)
+            crowd = Crowd(
+                self.hands.go, Go(tokens=self._tokens, ruler=self._ruler), self.hands.origin_ns
+            )
             try:
                 async with asyncio.TaskGroup() as group:
                     self.hands.enter(group, crowd.heard, crowd.left)
-                    await (self._try_rates(crowd) if self._options.rates else self._try_levels(crowd))
+                    await (
+                        self._try_rates(crowd) if self._options.rates else self._try_levels(crowd)
+                    )
             except* Over as over:
                 self.tell(str(over.exceptions[0]))
 
     async def ask_briefly(self, name: str, n_chars: int = 0) -> tuple[Result, Made]:
         key = f"{self._salt} {next(self._serial)}"
-        return await self.hands.ask_briefly(f"{name}{self._suffix}", n_chars, key), make_prompt(n_chars, key)
+        return await self.hands.ask_briefly(f"{name}{self._suffix}", n_chars, key), make_prompt(
+            n_chars, key
+        )
 
     async def _calibrate(self) -> None:
         """How the server counts, from two short prompts; and whether it repeats the codes of a prompt."""
@@ -126,8 +169,12 @@ class TargetLoad:
         for n_chars in (_SHORT_CHARS, _LONGER_CHARS):
             result, made = await self.ask_briefly("calibration", n_chars)
             if not figures.has_answer(result):
-                fault = TargetError if result.failure_type == "model_not_found" else Over  # that is no wrong request
-                raise fault(f"{self.target.label} cannot be loaded: {result.error or result.failure_type}")
+                fault = (
+                    TargetError if result.failure_type == "model_not_found" else Over
+                )  # that is no wrong request
+                raise fault(
+                    f"{self.target.label} cannot be loaded: {result.error or result.failure_type}"
+                )
             seen.append((len(made.text), result.input_tokens))
             self._repeats = _codes_in(result, made) == (True, True)
         self._ruler, self._most_counted = read_ruler(*seen), seen[-1][1] or 0
@@ -143,37 +190,56 @@ class TargetLoad:
             if failed and not number and not _is_refusal(result):
                 continue
             counted, codes = result.input_tokens, _codes_in(result, made)
-            expected = ruler.tokens(len(made.text)) if ruler.counted and counted is not None else None
+            expected = (
+                ruler.tokens(len(made.text)) if ruler.counted and counted is not None else None
+            )
             # A window may have cut even the text that was calibrated by: its count is as suspect as a small one.
             if expected and counted and (counted <= expected - 1 or counted == self._most_counted):
                 # A count that does not grow with a longer text has come to the end of the window.
-                more, _ = await self.ask_briefly(f"{tokens}/look", round(_LONGER_SHARE * len(made.text)))
+                more, _ = await self.ask_briefly(
+                    f"{tokens}/look", round(_LONGER_SHARE * len(made.text))
+                )
                 most = counted * (_STILL if counted < _COUNTED_SHARE * expected else 1)
-                by = "count" if more.input_tokens is not None and more.input_tokens <= most else None
+                by = (
+                    "count" if more.input_tokens is not None and more.input_tokens <= most else None
+                )
             # The end is there and the beginning is not, every time, where a short prompt had both.
             n_lost += (is_lost := self._repeats and codes == (False, True) and not failed)
             if by or not is_lost:
                 break
         seen, more_tokens = figures.sample_of(result), self._options.output_tokens - BRIEF_TOKENS
-        self._call_ms = max(self._call_ms, 0.0 if failed else seen.e2e_ms + (seen.tpot_ms or 0.0) * max(0, more_tokens))
+        self._call_ms = max(
+            self._call_ms,
+            0.0 if failed else seen.e2e_ms + (seen.tpot_ms or 0.0) * max(0, more_tokens),
+        )
         # A model may forget what the server has counted.
         by = by or ("marker" if n_lost == _TRIES and expected is None else None)
-        is_read = n_lost < _TRIES if expected is not None else self._repeats and codes == (True, True)
+        is_read = (
+            n_lost < _TRIES if expected is not None else self._repeats and codes == (True, True)
+        )
         refused = failed if _is_refusal(result) else None
         truncated = True if by else False if is_read and not failed else None
         facts = {"truncated": truncated, "truncated_by": by, "refused": refused}
-        self._event("capacity_context", self.target, context_tokens=tokens, counted_tokens=counted, **facts)
+        self._event(
+            "capacity_context", self.target, context_tokens=tokens, counted_tokens=counted, **facts
+        )
         if by:
             saw = f"counted {counted}" if by == "count" else "did not see how they begin"
             self.tell(f"SILENTLY TRUNCATED: of prompts of {tokens} tokens the server {saw}")
         elif failed:
-            how = "are refused" if refused else "had no answer, so nobody can tell what they come to"
+            how = (
+                "are refused" if refused else "had no answer, so nobody can tell what they come to"
+            )
             self.tell(f"prompts of {tokens} tokens {how}: {failed}")
         return not by and not failed
 
     async def _try_levels(self, crowd: Crowd) -> None:
         """1, 2, 4 … until more clients bring no more, or with an SLO until that is broken; then about both places."""
-        slo, most, steps = self._options.slo.limits, self._options.max_concurrency, dict[int, StepSummary]()
+        slo, most, steps = (
+            self._options.slo.limits,
+            self._options.max_concurrency,
+            dict[int, StepSummary](),
+        )
 
         async def attempt(level: float) -> StepSummary:
             last, level = next(reversed(steps.values()), None), int(level)
@@ -182,7 +248,9 @@ class TargetLoad:
                 apart_ms = None
                 if last is not None and (level < last.level or not last.trusted):
                     alone_ms = next(iter(steps.values())).e2e_ms.mean or 0.0
-                    apart_ms = max(alone_ms / level, 1000 / max(step.requests_per_s for step in steps.values()))
+                    apart_ms = max(
+                        alone_ms / level, 1000 / max(step.requests_per_s for step in steps.values())
+                    )
                 steps[level] = await self._closed_step(crowd, level, apart_ms)
                 if not steps[level].trusted:
                     # This program may be late for once: a second look does no harm.
@@ -203,7 +271,9 @@ class TargetLoad:
             level, best = min(2 * level, most), max(best, rate)
         # From the top down: a crowd that stays saturated keeps its starts as evenly spread as they were.
         if slo and not kept:
-            await _bisect(max((one for one in steps if one < level), default=0), level, is_kept, _CLOSE_LEVELS)
+            await _bisect(
+                max((one for one in steps if one < level), default=0), level, is_kept, _CLOSE_LEVELS
+            )
         if (knee := figures.find_knee(steps.values())) is not None:
             best, below = knee.requests_per_s, [one for one in steps if one < knee.concurrency]
             await _bisect(max(below, default=0), knee.concurrency, is_short, _CLOSE_LEVELS)
@@ -223,20 +293,29 @@ class TargetLoad:
                 return
             kept = rate
 
-    async def _closed_step(self, crowd: Crowd, level: int, apart_ms: float | None, again: str = "") -> StepSummary:
+    async def _closed_step(
+        self, crowd: Crowd, level: int, apart_ms: float | None, again: str = ""
+    ) -> StepSummary:
         if (known := self._begin(level, f"c{level}{again}")) is not None:
             crowd.recent_ms.append(known.e2e_ms.mean or 0.0)
             return known
-        limit_s, least = max(_STEP_S, _STEP_CYCLES * crowd.cycle_ms / 1000), max(figures.MIN_CALLS, level)
+        limit_s, least = (
+            max(_STEP_S, _STEP_CYCLES * crowd.cycle_ms / 1000),
+            max(figures.MIN_CALLS, level),
+        )
 
         def enough(seen: list[Sample], seconds: float) -> bool:
             # However noisy, it ends; but not before the least that tells anything.
             in_time = seconds < limit_s or len(seen) < least
             return not in_time or figures.is_enough(seen, level, seconds, self._options.slo)
 
-        held = await crowd.hold(self._step, level, self._until_ns, self.hands.mark, enough, apart_ms)
+        held = await crowd.hold(
+            self._step, level, self._until_ns, self.hands.mark, enough, apart_ms
+        )
         if held is None or len(held.samples) < least:
-            raise Over(f"the time ended before {level} at once were steady: what was measured stands")
+            raise Over(
+                f"the time ended before {level} at once were steady: what was measured stands"
+            )
         return await self._conclude(held, concurrency=level)
 
     async def _open_step(self, crowd: Crowd, rate: float) -> StepSummary:
@@ -246,8 +325,12 @@ class TargetLoad:
         window_s = (warm_s := max(seconds * _WARM_SHARE, calls_s), warm_s + seconds)
         if perf_counter_ns() + window_s[1] * 1e9 > self._until_ns:
             raise Over(f"--max-time leaves no room for {rate:g} a second: what was measured stands")
-        arrivals = poisson_arrivals(rate, window_s[1] + max(seconds, calls_s), f"{self._salt} {rate}")
-        held = await crowd.play(self._step, arrivals, window_s, self._options.max_concurrency, self.hands.mark)
+        arrivals = poisson_arrivals(
+            rate, window_s[1] + max(seconds, calls_s), f"{self._salt} {rate}"
+        )
+        held = await crowd.play(
+            self._step, arrivals, window_s, self._options.max_concurrency, self.hands.mark
+        )
         step = await self._conclude(held, rate=rate)
         self._call_ms = max(self._call_ms, 0.0 if step.growing else step.e2e_ms.mean or 0.0)
         return step
@@ -257,7 +340,9 @@ class TargetLoad:
         self._step = f"{self._tokens}/{name}{self._suffix}"
         return self._done.get((self.target.label, self._tokens, level))
 
-    async def _conclude(self, held: Held, *, concurrency: int | None = None, rate: float | None = None) -> StepSummary:
+    async def _conclude(
+        self, held: Held, *, concurrency: int | None = None, rate: float | None = None
+    ) -> StepSummary:
         lates = await self.hands.mark()
         samples = held.samples if rate is None else [one.since_due() for one in held.samples]
         firsts = sorted(one.ttft_ms for one in samples if one.ttft_ms is not None)
@@ -269,7 +354,9 @@ class TargetLoad:
                 untrusted = f"{who} used {cpu_share:.0%} of a core"
             elif lag_ms > most_ms:
                 untrusted = f"{who} was late by {lag_ms:.0f} ms"
-        from_ms, to_ms = ((at_ns - self.hands.origin_ns) / 1e6 for at_ns in (held.from_ns, held.to_ns))
+        from_ms, to_ms = (
+            (at_ns - self.hands.origin_ns) / 1e6 for at_ns in (held.from_ns, held.to_ns)
+        )
         window = Window(
             step=self._step, context_tokens=self._tokens, concurrency=concurrency, rate=rate, from_ms=from_ms,
             to_ms=to_ms, pauses=self._options.shape == "agent", n_dropped=held.n_dropped, untrusted=untrusted,
@@ -280,7 +367,9 @@ class TargetLoad:
         return step
 
 
-async def _bisect(low: float, high: float, is_low: Callable[[float], Awaitable[bool]], close: float) -> None:
+async def _bisect(
+    low: float, high: float, is_low: Callable[[float], Awaitable[bool]], close: float
+) -> None:
     """Try what lies between, until the two are next to each other or as good as."""
     while high > close * low:
         middle = (low + high) // 2 if isinstance(high, int) else round((low + high) / 2, 3)
@@ -311,4 +400,6 @@ def _codes_in(result: Result, made: Made) -> tuple[bool, bool]:
 def _is_refusal(result: Result) -> bool:
     """Whether the server will not have such a prompt; what may pass says nothing of its length."""
     status = (result.attempts[-1].http_status if result.attempts else None) or 0
-    return result.failure_type == "context_length_exceeded" or (400 <= status < 500 and status not in _NOT_NOW)
+    return result.failure_type == "context_length_exceeded" or (
+        400 <= status < 500 and status not in _NOT_NOW
+    )

@@ -95,7 +95,13 @@ def _examples() -> dict[str, str]:
     """What each verb's help ends with."""
     from pathlib import Path  # a list of all verbs does without
 
-    blocks = Path(__file__).with_name("examples.txt").read_text("utf-8").removeprefix("== ").split("\n== ")
+    blocks = (
+        Path(__file__)
+        .with_name("examples.txt")
+        .read_text("utf-8")
+        .removeprefix("== ")
+        .split("\n== ")
+    )
     return dict(block.split("\n", 1) for block in blocks)
 
 

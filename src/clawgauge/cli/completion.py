@@ -80,5 +80,9 @@ def _targets(**_: object) -> list[str]:
 
 
 def _suites(**_: object) -> list[str]:
-    files = [path.name for pattern in ("*.toml", "*.json", "*.yaml") for path in sorted(Path().glob(pattern))]
+    files = [
+        path.name
+        for pattern in ("*.toml", "*.json", "*.yaml")
+        for path in sorted(Path().glob(pattern))
+    ]
     return [*BUILTIN_SUITES, *files]

@@ -12,7 +12,15 @@ from pathlib import Path
 import msgspec
 
 from clawgauge.cli.preflight import probe_all
-from clawgauge.cli.process import DONE, NOTHING_ANSWERED, keep_secrets, print_json, row_for, run_async, tell
+from clawgauge.cli.process import (
+    DONE,
+    NOTHING_ANSWERED,
+    keep_secrets,
+    print_json,
+    row_for,
+    run_async,
+    tell,
+)
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
@@ -26,8 +34,17 @@ from clawgauge.words import list_names
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--get-embedded", action="store_true", help="fetch the embedded model now")
-    add("--nodes", metavar="NAME,…", help="what machines of clawgauge.toml have, instead of this one")
-    add("--config", type=Path, metavar="FILE", help="default: ./clawgauge.toml; in full only once trusted")
+    add(
+        "--nodes",
+        metavar="NAME,…",
+        help="what machines of clawgauge.toml have, instead of this one",
+    )
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="default: ./clawgauge.toml; in full only once trusted",
+    )
     add("--json", action="store_true", help="as JSON on stdout")
 
 
@@ -66,10 +83,15 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _lines(probe: ProviderProbe) -> str:
-    mark = "?   " if probe.detail.startswith("not checked") else "ok  " if probe.reachable else "no  "
+    mark = (
+        "?   " if probe.detail.startswith("not checked") else "ok  " if probe.reachable else "no  "
+    )
     named = f"{probe.provider} {probe.version}" if probe.version else probe.provider
     lines = [f"{mark}{named}{f' at {probe.address}' if probe.address else ''}: {probe.detail}"]
-    names = [model.name + (" (loaded)" if model.name in probe.loaded_models else "") for model in probe.models]
+    names = [
+        model.name + (" (loaded)" if model.name in probe.loaded_models else "")
+        for model in probe.models
+    ]
     if names and probe.provider != EMBEDDED.name:
         lines.append(f"      models: {list_names(names, 12)}")
     if probe.hint and probe.hint not in probe.detail:

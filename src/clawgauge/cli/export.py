@@ -20,7 +20,13 @@ from clawgauge.words import plural
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest")
+    add(
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        default=["latest"],
+        help="a run id, a path to a run folder, or latest",
+    )
     add("--format", choices=("csv", "parquet", "jsonl"), help="default: as FILE ends, else csv")
     add("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
     add("--columns", metavar="A,B", help="only these columns, in this order")
@@ -28,7 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
-_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SUFFIXES = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -43,22 +55,34 @@ def execute(arguments: argparse.Namespace) -> int:
     if form == "parquet" and output is None:
         raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
     if form == "parquet" and find_spec("pyarrow") is None:
-        raise ConfigError("Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV")
-    names = None if arguments.columns is None else [word.strip() for word in arguments.columns.split(",")]
+        raise ConfigError(
+            "Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV"
+        )
+    names = (
+        None
+        if arguments.columns is None
+        else [word.strip() for word in arguments.columns.split(",")]
+    )
     columns = choose_columns(names)
     # Each once: `latest` and a run's own id may be the same one.
     folders: dict[Path, Path] = {}
     for ref in arguments.runs:
         folder = open_run(ref, arguments.runs_dir)
         if folder.resolve() in folders:
-            sys.stderr.write(clean_lines(f"{ref} is {folder}, which is named already: its rows are written once"))
+            sys.stderr.write(
+                clean_lines(f"{ref} is {folder}, which is named already: its rows are written once")
+            )
         folders.setdefault(folder.resolve(), folder)
     results = ResultStream(list(folders.values()))
     if form == "parquet":
         with output_file(output) as file:
             write_parquet(results, columns, file)
     else:
-        lines = iter_csv(results, columns, excel_safe=excel_safe) if form == "csv" else iter_jsonl(results, columns)
+        lines = (
+            iter_csv(results, columns, excel_safe=excel_safe)
+            if form == "csv"
+            else iter_jsonl(results, columns)
+        )
         if output is not None:
             with output_file(output) as file:
                 file.writelines(lines)

@@ -19,7 +19,14 @@ from clawgauge.cli.preflight import probe_all
 from clawgauge.cli.process import DONE, keep_secrets, run_async, tell
 from clawgauge.config.local_servers import local_servers
 from clawgauge.config.providers import find_secrets, provider_settings
-from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable, place_of, read_trusted, write_trusted
+from clawgauge.config.settings import (
+    DEFAULT_NAME,
+    Configuration,
+    ProviderTable,
+    place_of,
+    read_trusted,
+    write_trusted,
+)
 from clawgauge.errors import ConfigError
 from clawgauge.records import ProviderProbe
 from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL, OLLAMA_OPENAI, OPENAI_CHAT, PROVIDER_TYPES
@@ -37,7 +44,9 @@ _REST = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--force", action="store_true", help=f"write {DEFAULT_NAME} although there is one")
+    parser.add_argument(
+        "--force", action="store_true", help=f"write {DEFAULT_NAME} although there is one"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -51,35 +60,64 @@ def execute(arguments: argparse.Namespace) -> int:
     settings = provider_settings(Configuration(providers=servers), environ, tell)
     redact = keep_secrets(find_secrets(settings, environ))
     # A key is found here, whether or not its vendor can be reached just now.
-    probes = [one for one in run_async(probe_all(settings.values())) if one.reachable or settings[one.provider].api_key]
+    probes = [
+        one
+        for one in run_async(probe_all(settings.values()))
+        if one.reachable or settings[one.provider].api_key
+    ]
     text = redact(write_configuration(probes, servers))
     write_output(path, text, "go where you may write")
-    write_trusted(environ, {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()})
+    write_trusted(
+        environ,
+        {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()},
+    )
     for probe in probes:
-        named = list_names([model.name for model in probe.models], _MAX_TARGETS) or ("" if probe.reachable else "a key")
+        named = list_names([model.name for model in probe.models], _MAX_TARGETS) or (
+            "" if probe.reachable else "a key"
+        )
         tell(redact(f"found {probe.provider}{named and f': {named}'}"))
     tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE
 
 
-def write_configuration(probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]) -> str:
+def write_configuration(
+    probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]
+) -> str:
     """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
     found = {probe.provider: probe for probe in probes}
-    listed = [(name, model) for name, probe in found.items() for model in probe.models if model.kind == "chat"]
+    listed = [
+        (name, model)
+        for name, probe in found.items()
+        for model in probe.models
+        if model.kind == "chat"
+    ]
     free = {*servers, OLLAMA_OPENAI.name}
-    local = [f"{name}:{model.name}" for name, model in listed if name in free and model.name.isprintable()]
+    local = [
+        f"{name}:{model.name}"
+        for name, model in listed
+        if name in free and model.name.isprintable()
+    ]
     paid = []
     for name, provider_type in PROVIDER_TYPES.items():
         if provider_type.suggested_model is not None and name in found:
             paid.append(f"{name}:{provider_type.suggested_model}")
-    lines = ["# What `clawgauge run` does when nothing else is said. An option on the command line wins.", "", "[run]"]
+    lines = [
+        "# What `clawgauge run` does when nothing else is said. An option on the command line wins.",
+        "",
+        "[run]",
+    ]
     named = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]
     lines += ["targets = [", *(f"  {_quoted(target)}," for target in named)]
-    lines += [f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid]
+    lines += [
+        f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid
+    ]
     lines += ["]", _REST]
     if len(local) > _MAX_TARGETS:
-        lines.insert(0, f"# {plural(len(local) - _MAX_TARGETS, 'more model')} can be had: clawgauge doctor names them.")
+        lines.insert(
+            0,
+            f"# {plural(len(local) - _MAX_TARGETS, 'more model')} can be had: clawgauge doctor names them.",
+        )
     for name, table in servers.items():
         if name in found:
             lines += [

@@ -17,8 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     # A terminal, a file, a device: the loop itself takes none of them, and would end the process for it.
-    if not all(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) for mode in (os.fstat(0).st_mode, os.fstat(1).st_mode)):
-        raise RequestError("nothing to type here: `run --nodes` and `capacity --nodes` start this on their machines")
+    if not all(
+        stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        for mode in (os.fstat(0).st_mode, os.fstat(1).st_mode)
+    ):
+        raise RequestError(
+            "nothing to type here: `run --nodes` and `capacity --nodes` start this on their machines"
+        )
     # Whatever else says something on standard output is heard on standard error.
     sink = os.dup(1)
     os.dup2(2, 1)

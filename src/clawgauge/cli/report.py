@@ -16,8 +16,19 @@ REPORT = "report.html"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="*", default=["latest"], help="a run id, a path to a run folder, or latest")
-    add("-o", "--output", metavar="FILE", help="where to write; - for stdout (default: the first RUN's folder)")
+    add(
+        "runs",
+        metavar="RUN",
+        nargs="*",
+        default=["latest"],
+        help="a run id, a path to a run folder, or latest",
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to write; - for stdout (default: the first RUN's folder)",
+    )
     add("--open", action="store_true", help="open it in a browser")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 

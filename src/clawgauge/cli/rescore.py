@@ -32,15 +32,27 @@ from clawgauge.world import can_run, engine
 
 _EXAMPLES_SHOWN, _CHANGES_KEPT = 20, 1_000
 # All that the model was shown, and the world it acted on.
-_question = attrgetter("prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns", "messages")
+_question = attrgetter(
+    "prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns", "messages"
+)
 _WITHOUT_PROMPT = "belonged to a prompt that is not known"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest")
+    add(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="latest",
+        help="a run id, a path to a run folder, or latest",
+    )
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
-    add("--suite", metavar="FILE", help="judge by this suite's validators instead of the recorded ones")
+    add(
+        "--suite",
+        metavar="FILE",
+        help="judge by this suite's validators instead of the recorded ones",
+    )
     add("--dry-run", action="store_true", help="say what would change; write nothing")
     add("--json", action="store_true", help="the summary on stdout too")
 
@@ -69,12 +81,21 @@ def execute(arguments: argparse.Namespace) -> int:
             folder.rewrite_results(rescoring.judge, approve)
             # The folder stays able to explain its verdicts: the validators they were made by, and what changed.
             changes = rescoring.changes[:_CHANGES_KEPT]
-            detail = {"judged_by": VALIDATORS_VERSION, "n_judged": rescoring.n_judged, "changes": changes}
+            detail = {
+                "judged_by": VALIDATORS_VERSION,
+                "n_judged": rescoring.n_judged,
+                "changes": changes,
+            }
             folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
-            kept = [judged_by.get(prompt.key, prompt) for prompt in config.prompts] if config else []
+            kept = (
+                [judged_by.get(prompt.key, prompt) for prompt in config.prompts] if config else []
+            )
             if config and kept != config.prompts:
                 sha256 = prompts_sha256(kept)
-                folder.write("config.json", msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256))
+                folder.write(
+                    "config.json",
+                    msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256),
+                )
             summary = write_summary(folder)
     code = _tell(rescoring, summary.n_unreadable_lines, "changed")
     if arguments.json:
@@ -117,7 +138,11 @@ class Rescoring:
         self.n_judged += 1
         ran_in = engine() if needs_shell(prompt) else None
         self.n_other_engine += ran_in is not None and result.engine != ran_in
-        anew = {**msgspec.structs.asdict(verdict), "judged_by": VALIDATORS_VERSION, "engine": ran_in}
+        anew = {
+            **msgspec.structs.asdict(verdict),
+            "judged_by": VALIDATORS_VERSION,
+            "engine": ran_in,
+        }
         if result.not_judged is not None:
             # The error was that of the check.
             anew |= {"not_judged": None, "error": None}
@@ -139,7 +164,9 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
             today = load_suite(info.source) if info.source in BUILTIN_SUITES else None
             if today is not None and today.version != info.version:
                 told = f"{info.name} was run as version {info.version} and is judged by the validators on record"
-                instead = f"to judge it by those of version {today.version}, add --suite {info.source}"
+                instead = (
+                    f"to judge it by those of version {today.version}, add --suite {info.source}"
+                )
                 sys.stderr.write(f"{told}; {instead}\n")
         return config.prompts
     prompts = load_suite(suite, base_dir=Path()).prompts
@@ -154,23 +181,35 @@ def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Pr
     if other:
         why = "rescoring changes validators alone, a changed prompt needs a new run"
         raise SuiteError(f"{suite}: {', '.join(other[:5])} asked something else in this run; {why}")
-    return [msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts]
+    return [
+        msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts
+    ]
 
 
 def _verdict(result: Result) -> str:
-    passed = {True: "pass", False: f"fail ({result.violation})", None: "no verdict"}[result.objective_pass]
+    passed = {True: "pass", False: f"fail ({result.violation})", None: "no verdict"}[
+        result.objective_pass
+    ]
     return f"{passed}, tools {result.tool_calls}" if result.expected_tools else passed
 
 
 def _tell(rescoring: Rescoring, bad_lines: int, changed: str) -> int:
-    verdicts, changes = plural(len(rescoring.changes), "verdict"), rescoring.changes[:_EXAMPLES_SHOWN]
+    verdicts, changes = (
+        plural(len(rescoring.changes), "verdict"),
+        rescoring.changes[:_EXAMPLES_SHOWN],
+    )
     lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {changed}"]
     lines += [f"  {clean_cell(change)}" for change in changes]
     if len(rescoring.changes) > _EXAMPLES_SHOWN:
         lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
-    lines += [f"{plural(n, 'answer')} {why}: the verdict stays" for why, n in sorted(rescoring.kept.items())]
+    lines += [
+        f"{plural(n, 'answer')} {why}: the verdict stays"
+        for why, n in sorted(rescoring.kept.items())
+    ]
     if rescoring.n_other_engine:
         answers = plural(rescoring.n_other_engine, "answer")
-        lines.append(f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise")
+        lines.append(
+            f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise"
+        )
     sys.stderr.write(clean_lines("\n".join(lines)))
     return tell_unreadable(bad_lines)

@@ -21,7 +21,13 @@ from clawgauge.summary import summarize_folder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest (default)")
+    add(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="latest",
+        help="a run id, a path to a run folder, or latest (default)",
+    )
     add("cell", metavar="CALL", nargs="?", help="one call")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     add("-v", "--verbose", action="store_true", help="every figure, not only the answer")

@@ -35,27 +35,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("name", metavar="NAME|FILE", help="a built-in suite, or a suite file")
     add("--source", action="store_true", help="the file itself, to copy and edit")
     add("--json", action="store_true", help="as JSON, loaded and checked")
-    add = actions.add_parser("check", help="say whether a suite file would be accepted").add_argument
+    add = actions.add_parser(
+        "check", help="say whether a suite file would be accepted"
+    ).add_argument
     add("file", metavar="FILE", help="a suite file: TOML, JSON or YAML")
-    add = actions.add_parser("from-openclaw", help="make one of your own history", allow_abbrev=False).add_argument
-    add("-o", "--output", type=Path, metavar="FILE.toml", required=True, help="for your eyes alone (0600)")
-    add("--state-dir", type=Path, metavar="DIR", help="default: OPENCLAW_STATE_DIR, else ~/.openclaw")
-    add("--agent", action="append", default=[], metavar="NAME", help="of this agent only; repeatable")
+    add = actions.add_parser(
+        "from-openclaw", help="make one of your own history", allow_abbrev=False
+    ).add_argument
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.toml",
+        required=True,
+        help="for your eyes alone (0600)",
+    )
+    add(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="default: OPENCLAW_STATE_DIR, else ~/.openclaw",
+    )
+    add(
+        "--agent",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of this agent only; repeatable",
+    )
     add("--since", default="", metavar="30d|DATE", help="no moment before that")
     add("--max", type=int, default=200, metavar="N", help="at most N moments (default 200)")
-    add("--capture", type=Path, metavar="FILE", help="system prompt and tools, by `clawgauge capture openclaw`")
-    add("--redact-names", nargs="?", const="", metavar="NAMES", help="replace people and hosts, and NAME,NAME too")
-    add = actions.add_parser("from-bfcl", help="make some of the Berkeley collection", allow_abbrev=False).add_argument
-    add("category", nargs="*", metavar="CATEGORY", help="simple, multiple, parallel, irrelevance, live_simple, …")
+    add(
+        "--capture",
+        type=Path,
+        metavar="FILE",
+        help="system prompt and tools, by `clawgauge capture openclaw`",
+    )
+    add(
+        "--redact-names",
+        nargs="?",
+        const="",
+        metavar="NAMES",
+        help="replace people and hosts, and NAME,NAME too",
+    )
+    add = actions.add_parser(
+        "from-bfcl", help="make some of the Berkeley collection", allow_abbrev=False
+    ).add_argument
+    add(
+        "category",
+        nargs="*",
+        metavar="CATEGORY",
+        help="simple, multiple, parallel, irrelevance, live_simple, …",
+    )
     add("-o", "--output", type=Path, default=Path("bfcl"), metavar="DIR", help="default: bfcl")
-    add("--package", type=Path, metavar="FILE", help="the wheel of bfcl-eval, if it is here already")
+    add(
+        "--package", type=Path, metavar="FILE", help="the wheel of bfcl-eval, if it is here already"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
         show_suite(arguments.name, source=arguments.source, as_json=arguments.json)
     elif arguments.action == "check":
-        ref = arguments.file if arguments.file not in BUILTIN_SUITES else str(suite_path(arguments.file))
+        ref = (
+            arguments.file
+            if arguments.file not in BUILTIN_SUITES
+            else str(suite_path(arguments.file))
+        )
         suite = load_suite(ref, base_dir=Path())
         kinds = Counter(prompt.validator["type"] for prompt in suite.prompts)
         mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
@@ -72,7 +118,9 @@ def execute(arguments: argparse.Namespace) -> int:
         print_json(list_builtin())
     else:
         for one in list_builtin():
-            line = f"{one.name} v{one.version}, {plural(one.n_prompts, 'prompt')}: {one.description}"
+            line = (
+                f"{one.name} v{one.version}, {plural(one.n_prompts, 'prompt')}: {one.description}"
+            )
             sys.stdout.write(row_for(sys.stdout, line))
     return DONE
 
@@ -86,7 +134,9 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
     elif as_json:
         print_json(suite)
     else:
-        sys.stdout.write(one_row(f"{suite.name}{suite.version and f' v{suite.version}'}: {suite.description}"))
+        sys.stdout.write(
+            one_row(f"{suite.name}{suite.version and f' v{suite.version}'}: {suite.description}")
+        )
         sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
         for prompt in suite.prompts:
             named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"
@@ -98,10 +148,15 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     from clawgauge.own_work.moments import Mask, choose, find_moments, make_suite
     from clawgauge.own_work.stores import read_sessions
 
-    path, state = arguments.output, arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw")
+    path, state = (
+        arguments.output,
+        arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw"),
+    )
     state = state.expanduser()
     if path.suffix.lower() != ".toml" or arguments.max < 1:
-        raise ConfigError("the suite is written as TOML, of one moment or more: -o mine.toml --max 200")
+        raise ConfigError(
+            "the suite is written as TOML, of one moment or more: -o mine.toml --max 200"
+        )
     capture = load_context(arguments.capture) if arguments.capture else None
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
@@ -111,13 +166,20 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
     keep_secrets(secrets)
     named = arguments.redact_names
-    mask = Mask(secrets, None if named is None else list(filter(str.strip, named.split(","))), found)
+    mask = Mask(
+        secrets, None if named is None else list(filter(str.strip, named.split(","))), found
+    )
     comparable = [moment for moment in found if not mask.spoils(moment)]
     left_out["masked secrets"] += len(found) - len(comparable)
     moments = choose(comparable, arguments.max, left_out)
-    said = "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left) or "nothing"
+    said = (
+        "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left)
+        or "nothing"
+    )
     if not moments:
-        raise ConfigError(f"{state} has no moment to ask about again, and nothing was written; left out: {said}")
+        raise ConfigError(
+            f"{state} has no moment to ask about again, and nothing was written; left out: {said}"
+        )
     data = make_suite(moments, path.stem, mask, capture)
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
@@ -127,7 +189,9 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
             load_suite(str(whole))
         except SuiteError as refused:
             why = str(refused).removeprefix(f"{whole}: ")
-            raise ConfigError(f"no suite can be made of this history, and nothing was written: {why}") from None
+            raise ConfigError(
+                f"no suite can be made of this history, and nothing was written: {why}"
+            ) from None
     with output_file(path) as file:
         file.write(data)
     made = f"{plural(len(moments), 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
@@ -143,9 +207,15 @@ def _find_openclaw_secrets(state: Path) -> set[str]:
     for path in {named, *(one for place in _KEY_FILES for one in state.glob(place))}:
         try:
             if path.name == ".env":
-                lines = read_small_file(path, 1 << 20, "over 1 MiB").decode("utf-8", "replace").splitlines()
+                lines = (
+                    read_small_file(path, 1 << 20, "over 1 MiB")
+                    .decode("utf-8", "replace")
+                    .splitlines()
+                )
                 pairs = (line.removeprefix("export ").partition("=")[::2] for line in lines)
-                given = {name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs}
+                given = {
+                    name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs
+                }
                 found |= {*find_secrets({}, given), *filter(looks_like_key, given.values())}
             elif path.exists():
                 found |= set(secrets_of_settings(read_config(path, path.resolve().parent)))

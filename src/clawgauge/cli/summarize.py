@@ -13,7 +13,13 @@ from clawgauge.journal.folder import RunFolder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", metavar="RUN", nargs="?", default="latest", help="a run id, a path to a run folder, or latest")
+    add(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="latest",
+        help="a run id, a path to a run folder, or latest",
+    )
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
     add("--json", action="store_true", help="the summary on stdout too")
 

@@ -21,7 +21,9 @@ from clawgauge.secrets import public_address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="default: ./clawgauge.toml")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", type=Path, help="default: ./clawgauge.toml"
+    )
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="the files that are trusted")
     action.add_argument("--remove", action="store_true", help="trust the file no more")
@@ -41,7 +43,11 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.list:
         for place, sha256 in sorted(entries.items()):
             try:
-                standing = "trusted" if read_file(Path(place))[1] == sha256 else "changed, no longer trusted"
+                standing = (
+                    "trusted"
+                    if read_file(Path(place))[1] == sha256
+                    else "changed, no longer trusted"
+                )
             except ConfigError:
                 standing = "gone or unreadable"
             sys.stdout.write(one_row(f"{place}: {standing}"))
@@ -63,18 +69,28 @@ def _vouch_for(file: Path, place: str) -> str:
     """Show what the file would be allowed to do that is not harmless, and ask where somebody can answer; its hash."""
     found, sha256 = read_file(file)
     asked = [("run", name, value) for name, value in found.demands().items()]
-    asked += [(f"jobs.{name}", "needs", job.needs + job.prompts) for name, job in found.jobs.items()]
+    asked += [
+        (f"jobs.{name}", "needs", job.needs + job.prompts) for name, job in found.jobs.items()
+    ]
     tables: dict[str, Any] = {f"providers.{name}": table for name, table in found.providers.items()}
-    for where, table in (tables | {f"nodes.{name}": table for name, table in found.nodes.items()}).items():
+    for where, table in (
+        tables | {f"nodes.{name}": table for name, table in found.nodes.items()}
+    ).items():
         asked += [(where, n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
-    sys.stderr.write(one_row(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust"))
+    sys.stderr.write(
+        one_row(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust")
+    )
     for where, name, value in asked:
         if name == "base_url":
             with suppress(ValueError):
                 value = public_address(value)
         shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
         # Written as a literal, so that no value can forge a line.
-        sys.stderr.write(one_row(f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"))
+        sys.stderr.write(
+            one_row(
+                f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"
+            )
+        )
     if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
         what = "programs and files that it names may change without it changing"
         sys.stderr.write(f"others can write to it or its folder: {what}\n")

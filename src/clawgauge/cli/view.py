@@ -19,8 +19,12 @@ from clawgauge.view import serve
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-open", action="store_true", help="only print the address")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="default: any that is free")
-    parser.add_argument("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="default: any that is free"
+    )
+    parser.add_argument(
+        "--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:

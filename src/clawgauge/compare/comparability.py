@@ -31,14 +31,27 @@ _FREE_SETTINGS = frozenset({"base_url", "api_key_env", "version"})
 
 def question_fingerprint(prompt: Prompt) -> str:
     """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as written."""
-    asked = (prompt.prompt, prompt.system, prompt.temperature, prompt.max_tokens, prompt.tools, prompt.tool_choice)
+    asked = (
+        prompt.prompt,
+        prompt.system,
+        prompt.temperature,
+        prompt.max_tokens,
+        prompt.tools,
+        prompt.tool_choice,
+    )
     before = (prompt.messages,) if prompt.messages else ()
-    return _digest(msgspec.json.encode((*asked, prompt.response_format, prompt.world, prompt.max_turns, *before)))
+    return _digest(
+        msgspec.json.encode(
+            (*asked, prompt.response_format, prompt.world, prompt.max_turns, *before)
+        )
+    )
 
 
 def verdict_fingerprint(prompt: Prompt) -> str:
     """Everything that decides the verdict on an answer. The order of a validator's keys does not count."""
-    return _digest(msgspec.json.encode((prompt.validator, sorted(prompt.expected_tools)), order="sorted"))
+    return _digest(
+        msgspec.json.encode((prompt.validator, sorted(prompt.expected_tools)), order="sorted")
+    )
 
 
 def prompt_fingerprint(prompt: Prompt) -> str:
@@ -52,7 +65,9 @@ def _digest(data: bytes) -> str:
 def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
     if a.config is not None and b.config is not None:
         for scope, name in ((scope, name) for scope, names in _OPTIONS.items() for name in names):
-            yield from _differ(scope, name, getattr(a.config.options, name), getattr(b.config.options, name))
+            yield from _differ(
+                scope, name, getattr(a.config.options, name), getattr(b.config.options, name)
+            )
     # Of a fleet each target has its own machine.
     if not any(_node_of(side, target) for side in (a, b) for target in side.targets):
         yield from _machine_differences(a.inventory, b.inventory)
@@ -70,7 +85,10 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
     label = target_a.label if target_a == target_b else f"{target_a.label} = {target_b.label}"
     found = [] if one_run else list(_prompt_differences(a, b, pair.shared))
     if not one_run and any(_node_of(side, target) for side in (a, b) for target in side.targets):
-        machines = (side.inventory_of(_node_of(side, target)) for side, target in ((a, target_a), (b, target_b)))
+        machines = (
+            side.inventory_of(_node_of(side, target))
+            for side, target in ((a, target_a), (b, target_b))
+        )
         found += _machine_differences(*machines)
     if a.config is not None and b.config is not None:
         sampled = a.config.sampling.get(target_a.label), b.config.sampling.get(target_b.label)
@@ -86,12 +104,18 @@ def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference
     return [msgspec.structs.replace(difference, target=label) for difference in found]
 
 
-def changed_prompts(a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]) -> tuple[list[SharedPrompt], ...]:
+def changed_prompts(
+    a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]
+) -> tuple[list[SharedPrompt], ...]:
     """Shared prompts that ask something else, and those that ask the same and are judged by something else; neither is
     another drawing of the same suite, the same prompt with other values."""
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
     redrawn = _redrawn_suites(a.config, b.config)
-    both = [s for s in shared if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn]
+    both = [
+        s
+        for s in shared
+        if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn
+    ]
     known = [(s, prompts_a[s.key_a], prompts_b[s.key_b]) for s in both]
     other_question = [s for s, x, y in known if question_fingerprint(x) != question_fingerprint(y)]
     other_verdict = [s for s, x, y in known if verdict_fingerprint(x) != verdict_fingerprint(y)]
@@ -109,7 +133,9 @@ def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
     return {prompt.key: prompt for prompt in side.config.prompts} if side.config else {}
 
 
-def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:
+def _prompt_differences(
+    a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]
+) -> Iterator[Difference]:
     asked, judged = changed_prompts(a, b, shared)
     prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
     for changed, fingerprint, one, many, advice in (
@@ -122,18 +148,31 @@ def _prompt_differences(a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]) 
             hashes_a = [fingerprint(prompts_a[s.key_a]) for s in changed]
             hashes_b = [fingerprint(prompts_b[s.key_b]) for s in changed]
             # One short hash for one or many prompts.
-            values = [own[0] if alone else _digest("".join(own).encode()) for own in (hashes_a, hashes_b)]
-            what, way_out = f"{names} {one if alone else many}", advice.format("it" if alone else "them")
+            values = [
+                own[0] if alone else _digest("".join(own).encode()) for own in (hashes_a, hashes_b)
+            ]
+            what, way_out = (
+                f"{names} {one if alone else many}",
+                advice.format("it" if alone else "them"),
+            )
             yield Difference(scope="verdicts", what=what, a=values[0], b=values[1], advice=way_out)
 
 
-def _judge_differences(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> Iterator[Difference]:
+def _judge_differences(
+    a: RunSide, target_a: Target, b: RunSide, target_b: Target
+) -> Iterator[Difference]:
     both = a.judged_by.get(target_a), b.judged_by.get(target_b)
     if both[0] and both[1] and both[0] != both[1]:
-        x, y = (" and ".join(sorted(judge or "not recorded" for judge in judges)) for judges in both if judges)
+        x, y = (
+            " and ".join(sorted(judge or "not recorded" for judge in judges))
+            for judges in both
+            if judges
+        )
         scope: Scope = "note" if None in both[0] | both[1] else "verdicts"
         advice = f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}"
-        yield Difference(scope=scope, what="the verdicts come from other validators", a=x, b=y, advice=advice)
+        yield Difference(
+            scope=scope, what="the verdicts come from other validators", a=x, b=y, advice=advice
+        )
 
 
 def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Difference]:
@@ -141,23 +180,42 @@ def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Diffe
     same_file = False
     if model_a is not None and model_b is not None:
         for name in ("digest", "quantization", "parameters"):
-            yield from _differ("verdicts", f"model {name}", getattr(model_a, name), getattr(model_b, name), known=True)
+            yield from _differ(
+                "verdicts",
+                f"model {name}",
+                getattr(model_a, name),
+                getattr(model_b, name),
+                known=True,
+            )
         same_file = model_a.digest is not None and model_a.digest == model_b.digest
-    settings_a, settings_b = (s.config.providers.get(target.provider) if s.config else None for s in (a, b))
+    settings_a, settings_b = (
+        s.config.providers.get(target.provider) if s.config else None for s in (a, b)
+    )
     if settings_a is None or settings_b is None:
         return
     # The same file on another server answers alike; whatever else bears the name there may be another model.
     scope: Scope = "latency" if same_file else "verdicts"
-    yield from _differ(scope, "server address", settings_a.get("base_url"), settings_b.get("base_url"))
-    yield from _differ_by_key("verdicts", "provider ", settings_a, settings_b, leave_out=_FREE_SETTINGS)
-    yield from _differ("note", "provider version", settings_a.get("version"), settings_b.get("version"))
+    yield from _differ(
+        scope, "server address", settings_a.get("base_url"), settings_b.get("base_url")
+    )
+    yield from _differ_by_key(
+        "verdicts", "provider ", settings_a, settings_b, leave_out=_FREE_SETTINGS
+    )
+    yield from _differ(
+        "note", "provider version", settings_a.get("version"), settings_b.get("version")
+    )
 
 
 def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None:
     """What the inventory says of a model; Ollama lists `llama3` as `llama3:latest`."""
     if inventory is None:
         return None
-    listed = [model for probe in inventory.providers if probe.provider == target.provider for model in probe.models]
+    listed = [
+        model
+        for probe in inventory.providers
+        if probe.provider == target.provider
+        for model in probe.models
+    ]
     listed += (inventory.ollama_list or []) if target.provider.startswith("ollama") else []
     names = (target.model, f"{target.model}:latest")
     return next((model for model in listed if model.name in names), None)
@@ -183,19 +241,34 @@ def _describe_machine(inventory: Inventory) -> dict[str, Any]:
     name = None if host.get("container") else host.get("hostname")
     cores = {"usable cores": cpu.get("usable_cores"), "CPU quota": cpu.get("quota_cores")}
     gpus = ", ".join(str(gpu.get("name")) for gpu in inventory.gpus)
-    return {"host name": name, "architecture": host.get("machine"), "CPU": cpu.get("model"), **cores, "GPUs": gpus}
+    return {
+        "host name": name,
+        "architecture": host.get("machine"),
+        "CPU": cpu.get("model"),
+        **cores,
+        "GPUs": gpus,
+    }
 
 
 def _config_notes(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     redrawn = _redrawn_suites(a, b)
-    drawn_a, drawn_b = ({p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b))
+    drawn_a, drawn_b = (
+        {p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b)
+    )
     if any(drawn_b.get(key, drawn) != drawn for key, drawn in drawn_a.items()):
         drawings = f"drawing {a.options.draw} and drawing {b.options.draw}"
         yield _note(f"{drawings}: the same prompts with other values, paired by prompt")
     versions = a.versions, b.versions
-    other = [name for name in dict.fromkeys([*a.versions, *b.versions]) if len({v.get(name) for v in versions}) > 1]
+    other = [
+        name
+        for name in dict.fromkeys([*a.versions, *b.versions])
+        if len({v.get(name) for v in versions}) > 1
+    ]
     if other:
-        yield _note("versions", *(", ".join(f"{name} {v.get(name, 'none')}" for name in other) for v in versions))
+        yield _note(
+            "versions",
+            *(", ".join(f"{name} {v.get(name, 'none')}" for name in other) for v in versions),
+        )
 
 
 def _note(what: str, a: str = "", b: str = "") -> Difference:
@@ -203,7 +276,11 @@ def _note(what: str, a: str = "", b: str = "") -> Difference:
 
 
 def _differ_by_key(
-    scope: Scope, kind: str, a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, leave_out: Iterable[str] = ()
+    scope: Scope,
+    kind: str,
+    a: Mapping[str, Any] | None,
+    b: Mapping[str, Any] | None,
+    leave_out: Iterable[str] = (),
 ) -> Iterator[Difference]:
     """Every key that two sets of settings do not share; nothing where one is not known."""
     if a is not None and b is not None:
@@ -211,7 +288,9 @@ def _differ_by_key(
             yield from _differ(scope, f"{kind}{name}", a.get(name), b.get(name))
 
 
-def _differ(scope: Scope, what: str, a: Any, b: Any, *, known: bool = False) -> Iterator[Difference]:
+def _differ(
+    scope: Scope, what: str, a: Any, b: Any, *, known: bool = False
+) -> Iterator[Difference]:
     """A difference, where there is one; with `known`, only where both sides say something."""
     if a != b and not (known and (a is None or b is None)):
         yield Difference(scope=scope, what=what, a=_say(a), b=_say(b))

@@ -10,8 +10,20 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from clawgauge.compare import findings, paired
-from clawgauge.compare.comparability import changed_prompts, find_pair_differences, find_run_differences
-from clawgauge.compare.findings import METRICS, Comparison, Difference, PairComparison, Paired, PairedRate, PairedShift
+from clawgauge.compare.comparability import (
+    changed_prompts,
+    find_pair_differences,
+    find_run_differences,
+)
+from clawgauge.compare.findings import (
+    METRICS,
+    Comparison,
+    Difference,
+    PairComparison,
+    Paired,
+    PairedRate,
+    PairedShift,
+)
 from clawgauge.compare.gate import Rule, apply_rules, refuse_missing, require_judgeable
 from clawgauge.compare.sides import (
     Pair,
@@ -46,22 +58,36 @@ class IncomparableRuns(RunFolderError):
         self.differences = list(differences)
 
 
-def compare_runs(a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Path], wishes: Wishes) -> Comparison:
+def compare_runs(
+    a_folders: Path | Sequence[Path], b_folders: Path | Sequence[Path], wishes: Wishes
+) -> Comparison:
     """Two run folders or groups of them, or with `wishes.models` two targets of one. Raises `IncomparableRuns`."""
-    paths_a, paths_b = ([one] if isinstance(one, Path) else list(one) for one in (a_folders, b_folders))
+    paths_a, paths_b = (
+        [one] if isinstance(one, Path) else list(one) for one in (a_folders, b_folders)
+    )
     a = RunSide.read(*paths_a)
-    b = a if [path.resolve() for path in paths_a] == [path.resolve() for path in paths_b] else RunSide.read(*paths_b)
+    b = (
+        a
+        if [path.resolve() for path in paths_a] == [path.resolve() for path in paths_b]
+        else RunSide.read(*paths_b)
+    )
     pairs = _choose_pairs(a, b, wishes)
     differences = _find_differences(a, b, pairs)
     _require_comparable(differences, wishes)
     require_judgeable(wishes.rules, a, b, pairs)
-    with_latency = wishes.force or not any(difference.scope == "latency" for difference in differences)
+    with_latency = wishes.force or not any(
+        difference.scope == "latency" for difference in differences
+    )
     compared = _compare_all(a, b, pairs, with_latency=with_latency)
     if wishes.answers:
         compared = paired.add_answers(a, b, [pair.shared for pair in pairs], compared)
     # Of two targets of one run nobody misses the others.
-    alone_a = [t.label for t in a.targets if wishes.models is None and t not in [pair.a for pair in pairs]]
-    alone_b = [t.label for t in b.targets if wishes.models is None and t not in [pair.b for pair in pairs]]
+    alone_a = [
+        t.label for t in a.targets if wishes.models is None and t not in [pair.a for pair in pairs]
+    ]
+    alone_b = [
+        t.label for t in b.targets if wishes.models is None and t not in [pair.b for pair in pairs]
+    ]
     # A target that A has and B lost has met no rule, unless the user said which targets are meant.
     lost = [] if wishes.maps else alone_a
     return Comparison(
@@ -102,11 +128,16 @@ def _find_differences(a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> list[Dif
     for pair in pairs:
         found += find_pair_differences(a, b, pair)
     # What holds of two sides holds of the runs of one: nothing is pooled that could not be compared.
-    for letter, side, targets in (("A", a, [pair.a for pair in pairs]), ("B", b, [pair.b for pair in pairs])):
+    for letter, side, targets in (
+        ("A", a, [pair.a for pair in pairs]),
+        ("B", b, [pair.b for pair in pairs]),
+    ):
         for other in side.runs[1:] if letter == "A" or b is not a else ():
             within = [*find_run_differences(side, other)]
             for target in targets:
-                within += find_pair_differences(side, other, pair_prompts(side, target, other, target))
+                within += find_pair_differences(
+                    side, other, pair_prompts(side, target, other, target)
+                )
             names = f"{side.run_id} and {other.run_id}, both in {letter}"
             for d in within:
                 if d.scope != "note":
@@ -120,42 +151,75 @@ def _require_comparable(differences: Sequence[Difference], wishes: Wishes) -> No
     if wishes.force:
         return
     if any(difference.scope == "verdicts" for difference in differences):
-        raise IncomparableRuns("A and B cannot be compared", [d for d in differences if d.scope != "note"])
+        raise IncomparableRuns(
+            "A and B cannot be compared", [d for d in differences if d.scope != "note"]
+        )
     timing = ", ".join(rule.text for rule in wishes.rules if rule.metric.is_timing)
     spoiling = [difference for difference in differences if difference.scope == "latency"]
     if timing and spoiling:
-        raise IncomparableRuns(f"the gate asks for times ({timing}), which cannot be compared", spoiling)
+        raise IncomparableRuns(
+            f"the gate asks for times ({timing}), which cannot be compared", spoiling
+        )
 
 
-def _compare_all(a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool) -> list[PairComparison]:
-    groups_a = a.summarize_shared([(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs])
-    groups_b = b.summarize_shared([(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs])
+def _compare_all(
+    a: RunSide, b: RunSide, pairs: Sequence[Pair], *, with_latency: bool
+) -> list[PairComparison]:
+    groups_a = a.summarize_shared(
+        [(pair.a, {shared.key_a for shared in pair.shared}) for pair in pairs]
+    )
+    groups_b = b.summarize_shared(
+        [(pair.b, {shared.key_b for shared in pair.shared}) for pair in pairs]
+    )
     groups = list(zip(groups_a, groups_b, strict=True))
-    measured = [_measure_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)]
+    measured = [
+        _measure_rates(a, b, pair, x, y) for pair, (x, y) in zip(pairs, groups, strict=True)
+    ]
     rates: list[dict[str, PairedRate]] = [{} for _ in pairs]
     for name in dict.fromkeys(name for found in measured for name in found):
         # Every kind of rate is corrected over the pairs that have it.
         places = [place for place, found in enumerate(measured) if name in found]
-        for place, rate in zip(places, paired.settle([measured[place][name] for place in places]), strict=True):
+        for place, rate in zip(
+            places, paired.settle([measured[place][name] for place in places]), strict=True
+        ):
             rates[place][name] = rate
     bare = [pair._replace(shared=split_context(a, b, pair)[0]) for pair in pairs]
     shifts = {"output_tokens": paired.settle([paired.measure_tokens(pair.shared) for pair in bare])}
-    for name, time, place in (("latency_ms", "e2e_ms", 0), ("ttft_ms", "ttft_ms", 1)) if with_latency else ():
-        shifts[name] = paired.settle([paired.measure_times(a, b, pair, attrgetter(time), place) for pair in bare])
+    for name, time, place in (
+        (("latency_ms", "e2e_ms", 0), ("ttft_ms", "ttft_ms", 1)) if with_latency else ()
+    ):
+        shifts[name] = paired.settle(
+            [paired.measure_times(a, b, pair, attrgetter(time), place) for pair in bare]
+        )
     return [
-        _describe_pair(pair, *groups[place], rates[place], {name: found[place] for name, found in shifts.items()})
+        _describe_pair(
+            pair,
+            *groups[place],
+            rates[place],
+            {name: found[place] for name, found in shifts.items()},
+        )
         for place, pair in enumerate(pairs)
     ]
 
 
 def _describe_pair(
-    pair: Pair, a: GroupSummary, b: GroupSummary, rates: dict[str, PairedRate], shifts: Mapping[str, PairedShift]
+    pair: Pair,
+    a: GroupSummary,
+    b: GroupSummary,
+    rates: dict[str, PairedRate],
+    shifts: Mapping[str, PairedShift],
 ) -> PairComparison:
     n_cold = sum(shared.a.n_cold + shared.b.n_cold for shared in pair.shared)
     timed = {name: shifts[name] for name in ("latency_ms", "ttft_ms") if name in shifts}
-    times = {name: msgspec.structs.replace(found, n_cold_left_out=n_cold) for name, found in timed.items()}
+    times = {
+        name: msgspec.structs.replace(found, n_cold_left_out=n_cold)
+        for name, found in timed.items()
+    }
     sides: list[tuple[Literal["a", "b"], GroupSummary]] = [("a", a), ("b", b)]
-    loads = [findings.Load(load_1m=g.clock.load_1m, cores=g.clock.cores) if g.clock else None for g in (a, b)]
+    loads = [
+        findings.Load(load_1m=g.clock.load_1m, cores=g.clock.cores) if g.clock else None
+        for g in (a, b)
+    ]
     return PairComparison(
         target_a=pair.a.label, target_b=pair.b.label, n_shared=len(pair.shared),
         only_in_a=[label_prompt(key) for key in pair.only_a], only_in_b=[label_prompt(key) for key in pair.only_b],
@@ -224,7 +288,9 @@ def _measure_rates(
     stopped = group_a.stopped_early or group_b.stopped_early
     to_the_end = ("restraint", "tasks", "agreement")
     found = {
-        name: paired.measure_rate(prompts, paired.OUTCOMES[name], family, fixed_size=not stopped or name in to_the_end)
+        name: paired.measure_rate(
+            prompts, paired.OUTCOMES[name], family, fixed_size=not stopped or name in to_the_end
+        )
         for name, prompts in telling.items()
     }
     return {name: measure for name, measure in found.items() if measure(ALPHA).n_prompts}

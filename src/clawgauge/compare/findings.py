@@ -150,7 +150,11 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shifts(self) -> dict[str, PairedShift]:
-        found = {"latency_ms": self.latency_ms, "ttft_ms": self.ttft_ms, "output_tokens": self.output_tokens}
+        found = {
+            "latency_ms": self.latency_ms,
+            "ttft_ms": self.ttft_ms,
+            "output_tokens": self.output_tokens,
+        }
         return {name: shift for name, shift in found.items() if shift is not None}
 
 

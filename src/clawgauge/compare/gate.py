@@ -12,7 +12,15 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from clawgauge.compare import findings
-from clawgauge.compare.findings import METRICS, ComparedFigure, Metric, PairComparison, Paired, PairedShift, RuleFinding
+from clawgauge.compare.findings import (
+    METRICS,
+    ComparedFigure,
+    Metric,
+    PairComparison,
+    Paired,
+    PairedShift,
+    RuleFinding,
+)
 from clawgauge.compare.paired import MIN_RUNS, OUTCOMES, Sides
 from clawgauge.compare.sides import Pair, RunSide, SharedPrompt, find_telling
 from clawgauge.errors import ConfigError
@@ -53,7 +61,10 @@ class Rule(NamedTuple):
     def chance_of(self, families: Sequence[Sides]) -> float:
         """How likely luck alone takes rates this far beyond the limit, from both sides of every prompt, by family."""
         factor, offset = (1 + self.limit / 100, 0.0) if self.relative else (1.0, self.limit)
-        sums = [math.fsum(self.direction * (b - factor * a - offset) for a, b in family) for family in families]
+        sums = [
+            math.fsum(self.direction * (b - factor * a - offset) for a, b in family)
+            for family in families
+        ]
         return above_zero_p(sums)
 
     def chance_of_shift(self, shift: PairedShift) -> float | None:
@@ -65,7 +76,11 @@ class Rule(NamedTuple):
             return None
         beyond = self.direction * (middle - limit)
         error = self.direction * (middle - interval[0 if self.direction > 0 else 1]) / Z95
-        chance = 0.5 * math.erfc(beyond / error / math.sqrt(2)) if error > 0 else float(beyond <= _TOLERANCE)
+        chance = (
+            0.5 * math.erfc(beyond / error / math.sqrt(2))
+            if error > 0
+            else float(beyond <= _TOLERANCE)
+        )
         # Prompts that all moved alike leave an interval of no width, which must not claim certainty.
         return max(chance, 0.5**shift.n_prompts, SMALLEST_P)
 
@@ -90,8 +105,12 @@ def parse_rule(text: str, *, significant: bool = False) -> Rule:
         testable = ", ".join(name for name, other in METRICS.items() if other.evidence)
         wrong = f"no test tells whether a change of {metric.name} is significant; it can be asked of {testable}"
         raise ConfigError(f"--fail-on {text!r}: {wrong}")
-    words = " ".join(text.split()) + (" (significant)" if demands and not match["significant"] else "")
-    return Rule(words, metric, match["operator"], float(match["limit"]), bool(match["percent"]), demands)
+    words = " ".join(text.split()) + (
+        " (significant)" if demands and not match["significant"] else ""
+    )
+    return Rule(
+        words, metric, match["operator"], float(match["limit"]), bool(match["percent"]), demands
+    )
 
 
 def require_judgeable(rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequence[Pair]) -> None:
@@ -127,18 +146,29 @@ def say_untested(rules: Sequence[Rule]) -> list[str]:
     """A warning for each rule that luck alone can break. Counts and sums are what they are."""
     return [
         f"--fail-on {rule.text!r} asks for no evidence, so luck alone can break it: "
-        + ("add (significant)" if rule.metric.evidence else f"no test tells luck from a change of {rule.metric.name}")
+        + (
+            "add (significant)"
+            if rule.metric.evidence
+            else f"no test tells luck from a change of {rule.metric.name}"
+        )
         for rule in rules
         if not rule.significant and rule.metric.unit not in ("count", "usd")
     ]
 
 
 def apply_rules(
-    rules: Sequence[Rule], a: RunSide, b: RunSide, pairs: Sequence[Pair], compared: Sequence[PairComparison]
+    rules: Sequence[Rule],
+    a: RunSide,
+    b: RunSide,
+    pairs: Sequence[Pair],
+    compared: Sequence[PairComparison],
 ) -> list[RuleFinding]:
     """Every rule on every pair. Evidence is corrected for all that is asked of it."""
     asked = [(rule, *both) for rule in rules for both in zip(pairs, compared, strict=True)]
-    chances = [_find_chance(rule, a, b, pair, found) if rule.significant else None for rule, pair, found in asked]
+    chances = [
+        _find_chance(rule, a, b, pair, found) if rule.significant else None
+        for rule, pair, found in asked
+    ]
     adjusted = iter(holm([p for p in chances if p is not None]))
     return [
         _apply(rule, found, None if p is None else next(adjusted))
@@ -146,7 +176,9 @@ def apply_rules(
     ]
 
 
-def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComparison) -> float | None:
+def _find_chance(
+    rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComparison
+) -> float | None:
     """How likely luck alone takes a pair this far beyond a rule's limit; None where there is nothing to test."""
     evidence = _find_evidence(found, rule.metric)
     if isinstance(evidence, PairedShift):
@@ -154,8 +186,14 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
     if evidence is None or evidence.ci95 is None:
         return None  # no prompt, or so many as the results of a side themselves decided
     outcome = OUTCOMES[rule.metric.name]
-    trials = [[(outcome(s.a), outcome(s.b)) for s in family] for family in _find_families(rule.metric, a, b, pair)]
-    rates = [[(x.passes / x.trials, y.passes / y.trials) for x, y in one if x.trials and y.trials] for one in trials]
+    trials = [
+        [(outcome(s.a), outcome(s.b)) for s in family]
+        for family in _find_families(rule.metric, a, b, pair)
+    ]
+    rates = [
+        [(x.passes / x.trials, y.passes / y.trials) for x, y in one if x.trials and y.trials]
+        for one in trials
+    ]
     families = [family for family in rates if family]
     return rule.chance_of(families) if _are_enough(len(families)) else None
 
@@ -163,7 +201,9 @@ def _find_chance(rule: Rule, a: RunSide, b: RunSide, pair: Pair, found: PairComp
 def refuse_missing(rules: Sequence[Rule], targets: Sequence[str]) -> list[RuleFinding]:
     reason = "B has no such target, and a rule that cannot be judged is not met; --map says which belong together"
     return [
-        RuleFinding(rule=rule.text, target_a=target, target_b=target, outcome="not_judged", reason=reason)
+        RuleFinding(
+            rule=rule.text, target_a=target, target_b=target, outcome="not_judged", reason=reason
+        )
         for rule, target in product(rules, targets)
     ]
 
@@ -184,7 +224,11 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
 
 
 def _judge(
-    rule: Rule, figure: ComparedFigure, evidence: Paired | None, change: float | None, p_holm: float | None
+    rule: Rule,
+    figure: ComparedFigure,
+    evidence: Paired | None,
+    change: float | None,
+    p_holm: float | None,
 ) -> tuple[findings.RuleOutcome, str]:
     name, why = rule.metric.name, None
     # A timeout took longer than its deadline: the side whose true figure could yet turn the outcome.

@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from clawgauge.compare.findings import Flip, PairComparison, Paired, PairedRate, PairedShift, Unanswered, Verdict
+from clawgauge.compare.findings import (
+    Flip,
+    PairComparison,
+    Paired,
+    PairedRate,
+    PairedShift,
+    Unanswered,
+    Verdict,
+)
 from clawgauge.compare.sides import Family, Pair, PromptTally, RunSide, SharedPrompt
 from clawgauge.records import PromptKey
 from clawgauge.stats import paired as stats
@@ -34,7 +42,9 @@ OUTCOMES: Mapping[str, Outcome] = {
     "pass_rate_scheduled": lambda tally: Cluster(
         tally.n_passed, max(tally.n_planned, tally.n_recorded) - tally.n_unjudged
     ),
-    **dict.fromkeys(("restraint", "tasks", "agreement"), lambda tally: Cluster(tally.n_passed, tally.n_answered)),
+    **dict.fromkeys(
+        ("restraint", "tasks", "agreement"), lambda tally: Cluster(tally.n_passed, tally.n_answered)
+    ),
     "tool_use_rate": lambda tally: Cluster(tally.n_tool_successes, tally.n_answered),
     "in_context": lambda tally: Cluster(tally.n_passed, tally.n_judged),
 }
@@ -48,7 +58,10 @@ def measure_rate(
     Without `fixed_size` the results themselves decided how many prompts there are: no interval, and no verdict."""
     trials = [(family(prompt.key_a), outcome(prompt.a), outcome(prompt.b)) for prompt in prompts]
     trials = [(key, a, b) for key, a, b in trials if a.trials and b.trials]
-    rates_a, rates_b = [a.passes / a.trials for _, a, _ in trials], [b.passes / b.trials for _, _, b in trials]
+    rates_a, rates_b = (
+        [a.passes / a.trials for _, a, _ in trials],
+        [b.passes / b.trials for _, _, b in trials],
+    )
     changes = [y - x for x, y in zip(rates_a, rates_b, strict=True)]
     totals: dict[PromptKey, stats.Moved] = {}
     for (key, _, _), change in zip(trials, changes, strict=True):
@@ -57,11 +70,19 @@ def measure_rate(
     moved = list(totals.values())
     only_a, only_b = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
     single = len(moved) == len(trials) and all(a.trials == b.trials == 1 for _, a, b in trials)
-    p = stats.mcnemar_exact(only_a, only_b) if single else stats.sign_flip_p([one.total for one in moved])
+    p = (
+        stats.mcnemar_exact(only_a, only_b)
+        if single
+        else stats.sign_flip_p([one.total for one in moved])
+    )
     difference = math.fsum(one.total for one in moved) / len(trials) if trials else None
 
     def at(alpha: float) -> PairedRate:
-        interval, smallest, reason = None, None, "the results of a side decided how many prompts it was asked"
+        interval, smallest, reason = (
+            None,
+            None,
+            "the results of a side decided how many prompts it was asked",
+        )
         if fixed_size:
             interval = stats.paired_rate_interval(moved, single=single, alpha=alpha)
             smallest = stats.smallest_rate_change(moved, alpha=alpha)
@@ -94,7 +115,11 @@ def _measure_shift(
     ratios = sorted(b / a for a, b in moved if a > 0)
     # A prompt that did not move speaks for no change, here as in the interval: that keeps the two of one mind.
     n_against = len(moved) - max(sum(d < 0 for d in differences), sum(d > 0 for d in differences))
-    p = stats.mcnemar_exact(n_against, len(moved) - n_against) if test and 2 * n_against < len(moved) else 1.0
+    p = (
+        stats.mcnemar_exact(n_against, len(moved) - n_against)
+        if test and 2 * n_against < len(moved)
+        else 1.0
+    )
     interval = stats.median_interval(differences, alpha=alpha) if test else None
     ratio_interval = stats.median_interval(ratios, alpha=alpha) if test else None
     return _shift(
@@ -122,15 +147,25 @@ def measure_times(
         paired = [both for shared in pair.shared if (both := _side_by_side(shared, place))]
         logs = [math.log(y / x) for x, y in paired]
         if logs:
-            return lambda alpha: _as_ratio(paired, stats.signed_rank(logs, alpha=alpha), "side_by_side", alpha)
-        return lambda alpha: _measure_shift([], alpha=alpha, reason="no prompt was timed side by side")
-    moved = [(stats.median(x), stats.median(y)) for s in pair.shared if len(x := values(s.a)) and len(y := values(s.b))]
+            return lambda alpha: _as_ratio(
+                paired, stats.signed_rank(logs, alpha=alpha), "side_by_side", alpha
+            )
+        return lambda alpha: _measure_shift(
+            [], alpha=alpha, reason="no prompt was timed side by side"
+        )
+    moved = [
+        (stats.median(x), stats.median(y))
+        for s in pair.shared
+        if len(x := values(s.a)) and len(y := values(s.b))
+    ]
     n = min(len(a.runs), len(b.runs))
     reason = "no prompt was timed in every run"
     if n >= MIN_RUNS:
         levels = _run_levels(a, b, pair, values)
         if levels[0]:
-            return lambda alpha: _as_ratio(moved, stats.compare_run_means(*levels, alpha=alpha), "between_runs", alpha)
+            return lambda alpha: _as_ratio(
+                moved, stats.compare_run_means(*levels, alpha=alpha), "between_runs", alpha
+            )
     else:
         told = "one run a side" if n == 1 else f"{n} runs a side"
         if a is b:
@@ -144,7 +179,10 @@ def _side_by_side(shared: SharedPrompt, place: int) -> tuple[float, float] | Non
 
     Who went first was drawn for each pair: without a difference either sign is as likely, whatever the machine did."""
     calls_a, calls_b = shared.a.moments, shared.b.moments
-    both = [(calls_a[key][place] or 0, calls_b[key][place] or 0) for key in calls_a.keys() & calls_b.keys()]
+    both = [
+        (calls_a[key][place] or 0, calls_b[key][place] or 0)
+        for key in calls_a.keys() & calls_b.keys()
+    ]
     timed = [(x, y) for x, y in both if x > 0 and y > 0]
     if not timed:
         return None
@@ -163,7 +201,11 @@ def _run_levels(
     for shared in pair.shared:
         tallies = [run[pair.a].get(shared.key_a) for run in a.by_run if pair.a in run]
         tallies += [run[pair.b].get(shared.key_b) for run in b.by_run if pair.b in run]
-        timed = [stats.median(times) for tally in tallies if tally is not None and len(times := values(tally))]
+        timed = [
+            stats.median(times)
+            for tally in tallies
+            if tally is not None and len(times := values(tally))
+        ]
         if len(timed) == n_runs and min(timed) > 0:
             logs = [math.log(time) for time in timed]
             mean = math.fsum(logs) / n_runs
@@ -196,14 +238,20 @@ def settle(measurements: Sequence[Callable[[float], Measured]]) -> list[Measured
     """One figure of all the pairs that are shown, each with its verdict: p-values and intervals corrected by Holm."""
     found = [measure(stats.ALPHA) for measure in measurements]
     settled = []
-    for one, measure, p_holm in zip(found, measurements, stats.holm([one.p for one in found]), strict=True):
+    for one, measure, p_holm in zip(
+        found, measurements, stats.holm([one.p for one in found]), strict=True
+    ):
         strict = one
         if len(found) > 1:
             strict = measure(stats.holm_level(one.p, p_holm, len(found)))
         verdict, reason = _judge(one, p_holm, strict)
-        told: dict[str, Any] = {"ratio_ci_holm": strict.ratio_ci95} if isinstance(strict, PairedShift) else {}
+        told: dict[str, Any] = (
+            {"ratio_ci_holm": strict.ratio_ci95} if isinstance(strict, PairedShift) else {}
+        )
         told |= {"ci_holm": strict.ci95, "smallest_change": strict.smallest_change}
-        settled.append(msgspec.structs.replace(one, p_holm=p_holm, verdict=verdict, reason=reason, **told))
+        settled.append(
+            msgspec.structs.replace(one, p_holm=p_holm, verdict=verdict, reason=reason, **told)
+        )
     return settled
 
 
@@ -255,32 +303,47 @@ def find_unanswered(prompts: Sequence[SharedPrompt]) -> list[Unanswered]:
     """Prompts with a success on one side and none on the other: no pair, and easily overlooked."""
     found = []
     for prompt in prompts:
-        answered_a, answered_b = (t.n_judged > 0 or len(t.e2e_ms) > 0 or t.n_cold > 0 for t in (prompt.a, prompt.b))
+        answered_a, answered_b = (
+            t.n_judged > 0 or len(t.e2e_ms) > 0 or t.n_cold > 0 for t in (prompt.a, prompt.b)
+        )
         silent = prompt.b if answered_a else prompt.a
         # What was not planned was left out on purpose, because the tier was already decided.
         if answered_a != answered_b and (silent.n_planned or silent.n_recorded):
             suite, prompt_id = prompt.key
             why = silent.failure_type or "not asked"
             missing_in: Literal["a", "b"] = "b" if answered_a else "a"
-            found.append(Unanswered(suite=suite, prompt_id=prompt_id, missing_in=missing_in, failure_type=why))
+            found.append(
+                Unanswered(
+                    suite=suite, prompt_id=prompt_id, missing_in=missing_in, failure_type=why
+                )
+            )
     return found
 
 
 def add_answers(
-    a: RunSide, b: RunSide, prompts: Sequence[Sequence[SharedPrompt]], pairs: Sequence[PairComparison]
+    a: RunSide,
+    b: RunSide,
+    prompts: Sequence[Sequence[SharedPrompt]],
+    pairs: Sequence[PairComparison],
 ) -> list[PairComparison]:
     """The pairs with both answers of their flips: on each side the first that has its verdict. A run is read once."""
     places: list[list[tuple[int | None, int | None]]] = []
     for shared, pair in zip(prompts, pairs, strict=True):
         tallies = {prompt.key: (prompt.a, prompt.b) for prompt in shared}
-        flips = [(*tallies[one.suite, one.prompt_id], one.direction == "lost") for one in pair.flips[:MAX_ANSWERS]]
+        flips = [
+            (*tallies[one.suite, one.prompt_id], one.direction == "lost")
+            for one in pair.flips[:MAX_ANSWERS]
+        ]
         places.append([(x.first_at.get(lost), y.first_at.get(not lost)) for x, y, lost in flips])
     texts_a = _read_answers(a, [x for mine in places for x, _ in mine])
     texts_b = _read_answers(b, [y for mine in places for _, y in mine])
     told = []
     for pair, mine in zip(pairs, places, strict=True):
         texts = [{"answer_a": texts_a.get(x), "answer_b": texts_b.get(y)} for x, y in mine]
-        flips_told = [msgspec.structs.replace(flip, **both) for flip, both in zip(pair.flips, texts, strict=False)]
+        flips_told = [
+            msgspec.structs.replace(flip, **both)
+            for flip, both in zip(pair.flips, texts, strict=False)
+        ]
         told.append(msgspec.structs.replace(pair, flips=[*flips_told, *pair.flips[len(mine) :]]))
     return told
 

@@ -175,19 +175,25 @@ class RunSide(Run):
         planned = self.config.targets if self.config else []
         return list(dict.fromkeys([*planned, *self.tallies]))
 
-    def summarize_shared(self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]) -> list[GroupSummary]:
+    def summarize_shared(
+        self, chosen: Sequence[tuple[Target, Collection[PromptKey]]]
+    ) -> list[GroupSummary]:
         """The summaries of some targets, each over the prompts beside it alone: out of the one pass where these are all
         that it has records of; else the records are gone through once more, for all such targets together."""
         strata = []
         for target, prompts in chosen:
             recorded = {key for key, tally in self.tallies[target].items() if tally.n_recorded}
-            strata.append(self._strata if recorded <= set(prompts) else Strata(only=(target, prompts)))
+            strata.append(
+                self._strata if recorded <= set(prompts) else Strata(only=(target, prompts))
+            )
         narrowed = [own for own in strata if own is not self._strata]
         for run in self.runs if narrowed else ():
             run.feed(*narrowed)
         return [self._summarize(own, *one) for own, one in zip(strata, chosen, strict=True)]
 
-    def _summarize(self, strata: Strata, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
+    def _summarize(
+        self, strata: Strata, target: Target, prompts: Collection[PromptKey]
+    ) -> GroupSummary:
         config = self.config
         if config is not None:
             kept = [prompt for prompt in config.prompts if prompt.key in prompts]
@@ -196,8 +202,12 @@ class RunSide(Run):
             targets = [t for t in config.targets if t == target]
             config = msgspec.structs.replace(config, prompts=kept, targets=targets, options=options)
         group = strata.groups([target])[target]
-        schedule = read_schedule(config, {ending.prompt for ending in group.endings if ending.judged})
-        return summarize_group(group, schedule, [event for run in self.runs for event in run.events], {})
+        schedule = read_schedule(
+            config, {ending.prompt for ending in group.endings if ending.judged}
+        )
+        return summarize_group(
+            group, schedule, [event for run in self.runs for event in run.events], {}
+        )
 
     def _complete_tallies(self) -> None:
         """Bring in every planned prompt, in the order of the plan, and tell each how many cells it was to have."""
@@ -207,10 +217,16 @@ class RunSide(Run):
             return
         for target in config.targets:
             recorded = self.tallies[target]
-            n_missing = schedule.missing(target, {key: tally.n_recorded for key, tally in recorded.items()})
+            n_missing = schedule.missing(
+                target, {key: tally.n_recorded for key, tally in recorded.items()}
+            )
             stop = read_stop(self.events, target.label, n_missing)
             # Only prompts a tier rests on may be left out: all once it is decided, before that all but the first cell.
-            pool = {prompt.key for prompt in tier_prompts(config.prompts)} if stop.n_not_needed else set()
+            pool = (
+                {prompt.key for prompt in tier_prompts(config.prompts)}
+                if stop.n_not_needed
+                else set()
+            )
             needed = 0 if stop.early else min(1, config.options.repeats)
             planned = {p.key: recorded.get(p.key) or PromptTally(p.name) for p in config.prompts}
             for key, tally in planned.items():
@@ -253,7 +269,9 @@ def label_prompt(key: PromptKey) -> str:
 def find_target(side: RunSide, name: str) -> Target:
     """The target a user means: its whole label, or a model's name where only one target has it."""
     fitting = [target for target in side.targets if target.label == name]
-    fitting = fitting or [target for target in side.targets if name in (target.model, target.label.partition(":")[2])]
+    fitting = fitting or [
+        target for target in side.targets if name in (target.model, target.label.partition(":")[2])
+    ]
     if len(fitting) == 1:
         return fitting[0]
     known = ", ".join(target.label for target in fitting or side.targets) or "none"
@@ -268,11 +286,15 @@ def pair_targets(a: RunSide, b: RunSide, maps: Sequence[str] = ()) -> list[tuple
     pairs = [*mapped, *((t, t) for t in a.targets if t in b.targets and t not in taken)]
     if not a.targets or not b.targets:
         empty = b if a.targets else a
-        raise TargetError(f"run {empty.run_id} has no target and no record: there is nothing to compare")
+        raise TargetError(
+            f"run {empty.run_id} has no target and no record: there is nothing to compare"
+        )
     if not pairs:
         names_a, names_b = (", ".join(t.label for t in side.targets) for side in (a, b))
         advice = f"say which belong together with --map '{a.targets[0].label}={b.targets[0].label}'"
-        raise TargetError(f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: {advice}")
+        raise TargetError(
+            f"{a.run_id} ({names_a}) and {b.run_id} ({names_b}) have no target in common: {advice}"
+        )
     return pairs
 
 
@@ -293,15 +315,24 @@ def pair_prompts(a: RunSide, target_a: Target, b: RunSide, target_b: Target) -> 
     if a.first_harness != b.first_harness:
         # The first harness named no suites: there an id stands for the one prompt of that id and name.
         for key, tally in prompts_a.items():
-            fitting = [other for other in prompts_b if other[1] == key[1] and prompts_b[other].name == tally.name]
+            fitting = [
+                other
+                for other in prompts_b
+                if other[1] == key[1] and prompts_b[other].name == tally.name
+            ]
             if len(fitting) == 1:
                 partners[key] = fitting[0]
-    shared = [SharedPrompt(key, other, prompts_a[key], prompts_b[other]) for key, other in partners.items()]
+    shared = [
+        SharedPrompt(key, other, prompts_a[key], prompts_b[other])
+        for key, other in partners.items()
+    ]
     taken, alone_a = set(partners.values()), [key for key in prompts_a if key not in partners]
     return Pair(target_a, target_b, shared, alone_a, [key for key in prompts_b if key not in taken])
 
 
-def split_context(a: RunSide, b: RunSide, pair: Pair) -> tuple[list[SharedPrompt], list[SharedPrompt]]:
+def split_context(
+    a: RunSide, b: RunSide, pair: Pair
+) -> tuple[list[SharedPrompt], list[SharedPrompt]]:
     """The shared prompts that were asked bare, and those inside the user's own context. The bare ones judge a model,
     here as in every summary."""
     config = b.config or a.config
@@ -314,17 +345,36 @@ def split_context(a: RunSide, b: RunSide, pair: Pair) -> tuple[list[SharedPrompt
     return bare, inside
 
 
-def find_telling(a: RunSide, b: RunSide, pair: Pair) -> tuple[dict[str, Sequence[SharedPrompt]], Family]:
+def find_telling(
+    a: RunSide, b: RunSide, pair: Pair
+) -> tuple[dict[str, Sequence[SharedPrompt]], Family]:
     """Which of the shared prompts tell of each rate, and what says which prompts are variants of one."""
     config = b.config or a.config
     schedule = read_schedule(config)
     bare, inside = split_context(a, b, pair)
     keyed = [(shared, shared.key_b if b.config else shared.key_a) for shared in bare]
     both = {key for _, key in keyed}
-    tools = {one.key for one in tier_prompts(p for p in config.prompts if p.key in both)} if config else set()
-    tools = tools or {key for shared, key in keyed if shared.a.expects_tool or shared.b.expects_tool}
-    judged = schedule.judged | {key for shared, key in keyed if shared.a.n_judged or shared.b.n_judged}
-    rates: dict[str, Set[PromptKey]] = {"pass_rate_scheduled": judged, "tool_use_rate": tools - schedule.apart}
-    rates |= {"restraint": schedule.restraint, "tasks": schedule.tasks, "agreement": schedule.own_work}
-    telling = {name: [shared for shared, key in keyed if key in keys] for name, keys in rates.items()}
+    tools = (
+        {one.key for one in tier_prompts(p for p in config.prompts if p.key in both)}
+        if config
+        else set()
+    )
+    tools = tools or {
+        key for shared, key in keyed if shared.a.expects_tool or shared.b.expects_tool
+    }
+    judged = schedule.judged | {
+        key for shared, key in keyed if shared.a.n_judged or shared.b.n_judged
+    }
+    rates: dict[str, Set[PromptKey]] = {
+        "pass_rate_scheduled": judged,
+        "tool_use_rate": tools - schedule.apart,
+    }
+    rates |= {
+        "restraint": schedule.restraint,
+        "tasks": schedule.tasks,
+        "agreement": schedule.own_work,
+    }
+    telling = {
+        name: [shared for shared, key in keyed if key in keys] for name, keys in rates.items()
+    }
     return {"objective_pass_rate": bare, **telling, "in_context": inside}, schedule.family

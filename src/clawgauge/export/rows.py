@@ -60,14 +60,18 @@ def _make_columns() -> tuple[Column, ...]:
         name, kind = field.name, _kind_of(field.type)
         if name == "timings_us":
             parts = {part: attrgetter(f"timings_us.{part}") for part in TimingsUs.__struct_fields__}
-            columns += [Column(f"timings_us_{part}", "integer", read) for part, read in parts.items()]
+            columns += [
+                Column(f"timings_us_{part}", "integer", read) for part, read in parts.items()
+            ]
             continue
         if name == "attempts":
             columns.append(Column("n_attempts", "integer", lambda r: len(r.attempts)))
         if name == "asked":
             columns.append(Column(name, kind, attrgetter("was_asked")))
             continue
-        columns.append(Column(name, kind, partial(_read_json, name) if kind == "json" else attrgetter(name)))
+        columns.append(
+            Column(name, kind, partial(_read_json, name) if kind == "json" else attrgetter(name))
+        )
     return tuple(columns)
 
 
@@ -76,7 +80,9 @@ def _kind_of(annotation: Any) -> Kind:
     shape = msgspec.inspect.type_info(annotation)
     parts = shape.types if isinstance(shape, msgspec.inspect.UnionType) else (shape,)
     (part,) = (part for part in parts if not isinstance(part, msgspec.inspect.NoneType))
-    if isinstance(part, msgspec.inspect.ListType) and isinstance(part.item_type, msgspec.inspect.StrType):
+    if isinstance(part, msgspec.inspect.ListType) and isinstance(
+        part.item_type, msgspec.inspect.StrType
+    ):
         return "texts"
     return _KINDS.get(type(part).__name__, "json")
 
@@ -95,7 +101,9 @@ def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
     known = {column.name: column for column in COLUMNS}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        words = f"there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
+        words = (
+            f"there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
+        )
         raise ConfigError(f"--columns: {words}")
     return tuple(known[name] for name in names)
 
@@ -106,7 +114,9 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _GROUP_ROWS, _GROUP_TEXT_CHARS = 1_000, 16 << 20
 
 
-def iter_csv(results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False) -> Iterator[bytes]:
+def iter_csv(
+    results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False
+) -> Iterator[bytes]:
     header = ",".join(column.name for column in columns) + "\n"
     yield (_BYTE_ORDER_MARK if excel_safe else b"") + header.encode()
     for result in results:
@@ -147,12 +157,19 @@ def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: Bi
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"text": pa.string(), "json": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+    types = {
+        "text": pa.string(),
+        "json": pa.string(),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+    }
     types |= {"boolean": pa.bool_(), "texts": pa.list_(pa.string())}
     schema = pa.schema([(column.name, types[column.kind]) for column in columns])
 
     def flush(batch: Sequence[list[Any]]) -> None:
-        arrays = [pa.array(cells, type=kind) for cells, kind in zip(batch, schema.types, strict=True)]
+        arrays = [
+            pa.array(cells, type=kind) for cells, kind in zip(batch, schema.types, strict=True)
+        ]
         writer.write_batch(pa.record_batch(arrays, schema=schema))
 
     n_rows = 0

@@ -31,9 +31,26 @@ from clawgauge.json_limits import find_excess
 from clawgauge.outcomes import CallOutcome, CellOutcome
 from clawgauge.plan import Plan
 from clawgauge.prices import host_of
-from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink, create_provider
+from clawgauge.providers.base import (
+    Call,
+    Provider,
+    ProviderSettings,
+    Sampling,
+    Sink,
+    create_provider,
+)
 from clawgauge.proxies import is_loopback
-from clawgauge.records import CellRow, Event, Inventory, ModelInfo, ProviderProbe, Result, RunConfig, RunOptions, Target
+from clawgauge.records import (
+    CellRow,
+    Event,
+    Inventory,
+    ModelInfo,
+    ProviderProbe,
+    Result,
+    RunConfig,
+    RunOptions,
+    Target,
+)
 from clawgauge.records.result import as_count
 from clawgauge.registry import OLLAMA_OPENAI, PROVIDER_TYPES, find_type
 from clawgauge.run_data import Run
@@ -43,9 +60,26 @@ from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Sour
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 
 # Your own configuration, agent and keys, but nobody is asked for anything; a pulled cable is noticed in ten seconds.
-_SSH = ("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=3")
+_SSH = (
+    "ssh",
+    "-T",
+    "-a",
+    "-x",
+    "-oBatchMode=yes",
+    "-oConnectTimeout=10",
+    "-oServerAliveInterval=3",
+)
 _LEAVE_S = 10.0  # after Ctrl-C: what is recorded there by then comes along
-_EVENTS = ("target_started", "target_finished", "warm_up", "retry", "skip", "decided", "undecided", "budget_spent")
+_EVENTS = (
+    "target_started",
+    "target_finished",
+    "warm_up",
+    "retry",
+    "skip",
+    "decided",
+    "undecided",
+    "budget_spent",
+)
 _SENT = ("schema_version", "run_id", "created_at_ms", "clawgauge_version", "prompts_sha256")
 _EVENT_BYTES = 1024  # what a node may tell of each cell and retry
 
@@ -80,8 +114,16 @@ class Elsewhere(Provider):
     def check_here(self, model: str) -> None:
         """An Ollama lists all it has: what it has not is not asked."""
         listed = {one.name.removesuffix(":latest") for one in self._facts.probe.models}
-        if find_type(self.settings.type).is_ollama and listed and model.removesuffix(":latest") not in listed:
-            raise CallFailure("skipped_unavailable", "model_not_found", f"no model {model!r} on {self._member.name}")
+        if (
+            find_type(self.settings.type).is_ollama
+            and listed
+            and model.removesuffix(":latest") not in listed
+        ):
+            raise CallFailure(
+                "skipped_unavailable",
+                "model_not_found",
+                f"no model {model!r} on {self._member.name}",
+            )
 
     def describe(self) -> dict[str, Any]:
         """As the node does; its own loopback is nobody else's, and has an address for others or none."""
@@ -107,7 +149,9 @@ def _make_twin(facts: wire.Facts, settings: ProviderSettings) -> Provider | None
 def find_members(configuration: Configuration, names: Sequence[str]) -> list[Member]:
     """The nodes of these names. Of a cluster's, which are called by its name and their own, one stands for all."""
     clusters = [name for name, table in configuration.nodes.items() if table.ray]
-    found = (next((name for name in clusters if node.startswith(f"{name}-")), node) for node in names)
+    found = (
+        next((name for name in clusters if node.startswith(f"{name}-")), node) for node in names
+    )
     members: list[Member] = []
     for name in dict.fromkeys(found):
         table = configuration.find_node(name)
@@ -116,7 +160,9 @@ def find_members(configuration: Configuration, names: Sequence[str]) -> list[Mem
 
             members += find_machines(name, table)
         else:
-            members.append(Member(name, [*_SSH, "--", table.ssh or "", f"{table.command} node"], table.address))
+            members.append(
+                Member(name, [*_SSH, "--", table.ssh or "", f"{table.command} node"], table.address)
+            )
     return members
 
 
@@ -129,7 +175,9 @@ async def look(member: Member, tell: Tell) -> None:
     tell(member.describe())
 
 
-async def probe_nodes(configuration: Configuration, names: Sequence[str], tell: Tell) -> list[ProviderProbe]:
+async def probe_nodes(
+    configuration: Configuration, names: Sequence[str], tell: Tell
+) -> list[ProviderProbe]:
     """What these nodes have, by the names that a run gives it, or why one cannot be had."""
 
     async def ask(member: Member) -> list[ProviderProbe]:
@@ -137,7 +185,9 @@ async def probe_nodes(configuration: Configuration, names: Sequence[str], tell: 
             await look(member, tell)
         except NodeLost as lost:
             return [ProviderProbe(provider=member.name, reachable=False, detail=str(lost))]
-        return [change(one.probe, provider=f"{member.name}.{one.probe.provider}") for one in member.seen]
+        return [
+            change(one.probe, provider=f"{member.name}.{one.probe.provider}") for one in member.seen
+        ]
 
     members = find_members(configuration, [name.strip() for name in names])
     return [probe for found in await asyncio.gather(*map(ask, members)) for probe in found]
@@ -173,7 +223,12 @@ class JoinedNodes:
 
 
 async def join(
-    settings: Settings, config: Configuration, names: Sequence[str], tell: Tell, *, together: bool = False
+    settings: Settings,
+    config: Configuration,
+    names: Sequence[str],
+    tell: Tell,
+    *,
+    together: bool = False,
 ) -> JoinedNodes:
     """The nodes of these names, with their providers. Who cannot be had is refused: nothing is paid for.
 
@@ -183,7 +238,11 @@ async def join(
         what = "--swap changes between models" if together else "--interleave takes turns"
         raise ConfigError(f"{what} on one machine: leave it out with --nodes")
     if settings.max_cost_usd is not None and (together or len(members) > 1):
-        other = "load what is paid for from here alone" if together else "give it to one, or use --max-calls"
+        other = (
+            "load what is paid for from here alone"
+            if together
+            else "give it to one, or use --max-calls"
+        )
         raise ConfigError(f"--max-cost cannot be kept by several nodes at once: {other}")
     await asyncio.gather(*(look(member, tell) for member in members))
     providers: dict[str, ProviderSettings] = {}
@@ -191,17 +250,24 @@ async def join(
     for member in members:
         for facts in member.seen:
             name, kind = f"{member.name}.{facts.probe.provider}", str(facts.described.get("type"))
-            why, make = facts.unusable and f"node {member.name}: {facts.unusable}", partial(Elsewhere, member, facts)
+            why, make = (
+                facts.unusable and f"node {member.name}: {facts.unusable}",
+                partial(Elsewhere, member, facts),
+            )
             providers[name] = ProviderSettings(name, kind, unusable=why, make=make)
             shared.setdefault(facts.probe.provider, []).append(facts)
     all_of_them = Member(",".join(member.name for member in members), [], members[0].address)
     for name, (facts, *_) in shared.items() if together else ():
         why, make = _why_not_one(name, members, providers), partial(Elsewhere, all_of_them, facts)
-        providers[name] = ProviderSettings(name, str(facts.described.get("type")), unusable=why, make=make)
+        providers[name] = ProviderSettings(
+            name, str(facts.described.get("type")), unusable=why, make=make
+        )
     return JoinedNodes(members, providers, tell)
 
 
-def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, ProviderSettings]) -> str | None:
+def _why_not_one(
+    name: str, members: Sequence[Member], providers: Mapping[str, ProviderSettings]
+) -> str | None:
     """Why what nodes have under one name is not one server that all of them can load; None where it is."""
     places: dict[str, tuple[str | None, str]] = {}
     for member in members:
@@ -212,9 +278,15 @@ def _why_not_one(name: str, members: Sequence[Member], providers: Mapping[str, P
         # Its own process is nobody else's, and its loopback that of its machine.
         own = member.name if url is None else host if is_loopback(host_of(str(url))) else ""
         places[member.name] = url, own
-    at = ", ".join(f"{node} has it {f'at {url}' if url else 'by itself'}" for node, (url, _) in places.items())
+    at = ", ".join(
+        f"{node} has it {f'at {url}' if url else 'by itself'}" for node, (url, _) in places.items()
+    )
     each = f"give them one address, or load each by itself with -t '*.{name}:MODEL'"
-    return None if len({*places.values()}) == 1 else f"{name} is not one server for all nodes ({at}): {each}"
+    return (
+        None
+        if len({*places.values()}) == 1
+        else f"{name} is not one server for all nodes ({at}): {each}"
+    )
 
 
 def spell_out(providers: Mapping[str, ProviderSettings], texts: Sequence[str]) -> list[str]:
@@ -223,12 +295,16 @@ def spell_out(providers: Mapping[str, ProviderSettings], texts: Sequence[str]) -
     for text in texts or [f"*.{OLLAMA_OPENAI.name}:*"]:
         provider, _, model = text.removeprefix("!").partition(":")
         if not (names := fnmatch.filter(ours, provider)):
-            raise TargetError(f"target {text!r} is on none of the nodes, which have {', '.join(ours)}")
+            raise TargetError(
+                f"target {text!r} is on none of the nodes, which have {', '.join(ours)}"
+            )
         spelled += [f"{'!' * text.startswith('!')}{name}:{model}" for name in names]
     return spelled
 
 
-async def _drive_parts(members: Sequence[Member], options: RunOptions, plan: Plan, *run: Any) -> None:
+async def _drive_parts(
+    members: Sequence[Member], options: RunOptions, plan: Plan, *run: Any
+) -> None:
     """Have every node ask its targets, side by side."""
     parts, cost = [Part(member, plan, *run) for member in members], cost_budget(plan)
     async with asyncio.TaskGroup() as group:
@@ -253,12 +329,21 @@ class Part:
         targets: Sequence[Target] | None = None,
     ) -> None:
         """`targets` are those of the plan that bear the node's name, unless they are given."""
-        self._member, self._plan, self._folder, self._observer, self._tell = member, plan, folder, observer, tell
+        self._member, self._plan, self._folder, self._observer, self._tell = (
+            member,
+            plan,
+            folder,
+            observer,
+            tell,
+        )
         # By the names that the node knows them by.
         prefix = f"{member.name}."
         if targets is None:
             targets = [target for target in plan.targets if target.provider.startswith(prefix)]
-        self.own = {change(target, provider=target.provider.removeprefix(prefix)): target for target in targets}
+        self.own = {
+            change(target, provider=target.provider.removeprefix(prefix)): target
+            for target in targets
+        }
         self._agendas = {target: make_agenda(plan, target) for target in self.own.values()}
         self._prompts = {prompt.key: prompt for prompt in plan.asked}
         self._recorded = set(plan.work.done)
@@ -274,14 +359,18 @@ class Part:
         for moment in ("before", "after"):
             there = {one: change(one, provider=f"{prefix}{one.provider}") for one in self.own}
             tags = [(resource_tag(a), resource_tag(b)) for a, b in there.items()]
-            self._files |= {f"resources_{a}_{moment}.txt": f"resources_{b}_{moment}.txt" for a, b in tags}
+            self._files |= {
+                f"resources_{a}_{moment}.txt": f"resources_{b}_{moment}.txt" for a, b in tags
+            }
 
     async def drive(self, options: RunOptions) -> None:
         """Hand out the work and record what comes of it, a lost node among that."""
         member = self._member
         try:
             async with talking(member, self._tell) as talk:
-                hello = dict[str, Any](zip(("version", "python", "host", "nice"), member.hello or (), strict=False))
+                hello = dict[str, Any](
+                    zip(("version", "python", "host", "nice"), member.hello or (), strict=False)
+                )
                 hello |= {"offset_ms": member.offset_ms, "error_ms": member.error_ms}
                 note(self._folder, "node_joined", node=member.name, **hello)
                 for target, agenda in self._agendas.items():
@@ -319,8 +408,14 @@ class Part:
         assert config is not None  # noqa: S101  # the run was begun with it
         plain, seen = {own: plain for plain, own in self.own.items()}, work.evidence
         done = ((plain.get(Target(*key[:3])), key) for key in work.done)
-        known: dict[str, Any] = {"models": [], "suites": [], **{name: getattr(config, name) for name in _SENT}}
-        known["prices"] = {plain[own].label: price for own, price in plan.prices.items() if own in plain}
+        known: dict[str, Any] = {
+            "models": [],
+            "suites": [],
+            **{name: getattr(config, name) for name in _SENT},
+        }
+        known["prices"] = {
+            plain[own].label: price for own, price in plan.prices.items() if own in plain
+        }
         known |= {"prompts": plan.prompts, "capacity": plan.capacity}
         return wire.Work(
             config=RunConfig(**known, targets=list(self.own), options=options), asked=list(self._prompts),
@@ -393,7 +488,11 @@ class Part:
         n_words, n_texts = (len("".join(filter(None, some))) for some in (words, texts))
         if n_words > 2 * STRING_CAP_BYTES or n_texts > 3 * RAW_OUTPUT_CAP_BYTES:
             self.refuse("a record with more in it than any of ours has")
-        ours |= {"run_id": self._folder.run_id, "provider": target.provider, "node": self._member.name}
+        ours |= {
+            "run_id": self._folder.run_id,
+            "provider": target.provider,
+            "node": self._member.name,
+        }
         return change(result, **ours, started_at_ms=began_ms, ended_at_ms=over_ms)
 
     async def record(self, result: Result) -> None:
@@ -427,7 +526,9 @@ class Part:
         elif target is not None and name == "target_finished":
             self._observer.target_finished(target)
         elif target is not None and "not_asked" in event.detail:
-            with suppress(KeyError, TypeError, ValueError):  # what a node says of itself may be anything
+            with suppress(
+                KeyError, TypeError, ValueError
+            ):  # what a node says of itself may be anything
                 self._observer.stopped(target, name, event.detail)
         return True
 
@@ -458,7 +559,9 @@ class Part:
         now_ms = time.time_ns() // 1_000_000
         unasked = CellOutcome(call=CallOutcome.not_sent(failure, now_ms))
         for target, agenda in self._agendas.items():
-            source = Source(self._folder.run_id, self._plan.work.stretch, target, self._plan.redact, None)
+            source = Source(
+                self._folder.run_id, self._plan.work.stretch, target, self._plan.redact, None
+            )
             while (cell := agenda.take()) is not None:
                 result = change(make_result(source, cell, unasked), node=self._member.name)
                 agenda.learn(result)

@@ -140,7 +140,9 @@ def find_implausible(value: Any, name: str = "") -> str | None:
         for field in value.__struct_fields__:
             if field not in _FREE:
                 # The parts of a record of times are named without their unit, which it has in its own name.
-                inner.append((f"{name}.{field}" if name == "timings_us" else field, getattr(value, field)))
+                inner.append(
+                    (f"{name}.{field}" if name == "timings_us" else field, getattr(value, field))
+                )
     elif isinstance(value, dict):
         inner = [(name, item) for item in value.values()]
     elif isinstance(value, list) and value and set(map(type, value)) == {int}:
@@ -148,7 +150,9 @@ def find_implausible(value: Any, name: str = "") -> str | None:
         inner = [(name, min(value)), (name, max(value))]
     elif isinstance(value, list | tuple):
         inner = [(name, item) for item in value]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and not _may_be(name, value):
+    elif (
+        isinstance(value, int | float) and not isinstance(value, bool) and not _may_be(name, value)
+    ):
         return f"{name.replace('timings_us.', '') or 'a count'} of {value:g}"
     for inner_name, item in inner:
         problem = find_implausible(item, inner_name)

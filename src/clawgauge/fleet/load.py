@@ -22,18 +22,31 @@ from clawgauge.plan import Plan
 from clawgauge.records import CAPACITY, Result, RunOptions, Target
 from clawgauge.stats.load import sample_of
 
-_CALLS_PER_S, _AT_FIRST = 10_000, 100_000  # whoever tells of more makes them up: no machine is so quick
+_CALLS_PER_S, _AT_FIRST = (
+    10_000,
+    100_000,
+)  # whoever tells of more makes them up: no machine is so quick
 _BYTES_PER_S = 20 << 20  # of records: some hundred a second, of long answers
 
 
 async def load_together(
-    told: Told, done: Done, members: Sequence[Member], options: RunOptions, plan: Plan, folder: RunFolder, *others: Any
+    told: Told,
+    done: Done,
+    members: Sequence[Member],
+    options: RunOptions,
+    plan: Plan,
+    folder: RunFolder,
+    *others: Any,
 ) -> None:
     """Load one target after another from the node it names, or from all."""
     for target in plan.targets:
-        own = [member for member in members if target.provider.startswith(f"{member.name}.")] or members
+        own = [
+            member for member in members if target.provider.startswith(f"{member.name}.")
+        ] or members
         fleet = Fleet(plan.work.done)
-        fleet.shares = [Share(fleet, n, member, target, plan, folder, *others) for n, member in enumerate(own)]
+        fleet.shares = [
+            Share(fleet, n, member, target, plan, folder, *others) for n, member in enumerate(own)
+        ]
         load = TargetLoad(told, done, plan, partial(note, folder), target, fleet)
         searching = asyncio.ensure_future(search([load]))
         try:
@@ -61,10 +74,20 @@ class Share(Part):
 
     def __init__(self, fleet: Fleet, place: int, member: Member, target: Target, *run: Any) -> None:
         super().__init__(member, *run, targets=[target])
-        self.name, self._fleet, self._place, self._records = member.name, fleet, place, Records(self._folder)
+        self.name, self._fleet, self._place, self._records = (
+            member.name,
+            fleet,
+            place,
+            Records(self._folder),
+        )
         self._talk: Talk | None = None
         self._n_marks_open = 0
-        self.begun, self.late, self._n_taken, self._recorded = asyncio.Event(), asyncio.Queue[Late](), 0, fleet.recorded
+        self.begun, self.late, self._n_taken, self._recorded = (
+            asyncio.Event(),
+            asyncio.Queue[Late](),
+            0,
+            fleet.recorded,
+        )
 
     def say(self, order: Order) -> None:
         if self._talk is not None:
@@ -85,8 +108,14 @@ class Share(Part):
         """By the time there was to make calls: see `check`."""
 
     def work(self, options: RunOptions) -> wire.Work:
-        began_ns = time.time_ns() - (perf_counter_ns() - self._fleet.origin_ns) + round(self._member.offset_ms * 1e6)
-        return change(super().work(options), place=(self._place, len(self._fleet.shares)), origin_ns=began_ns)
+        began_ns = (
+            time.time_ns()
+            - (perf_counter_ns() - self._fleet.origin_ns)
+            + round(self._member.offset_ms * 1e6)
+        )
+        return change(
+            super().work(options), place=(self._place, len(self._fleet.shares)), origin_ns=began_ns
+        )
 
     async def take(self, talk: Talk) -> None:
         self._talk = talk
@@ -110,7 +139,9 @@ class Share(Part):
         load, times, self._n_taken = result.load, result.timings_us, self._n_taken + 1
         now, n_shares = self._plan.work.stretch, len(self._fleet.shares)
         # In a stretch before this one its place may have been another.
-        is_own = 0 <= result.stretch < now or (result.stretch == now and result.repeat % n_shares == self._place)
+        is_own = 0 <= result.stretch < now or (
+            result.stretch == now and result.repeat % n_shares == self._place
+        )
         if load is None or result.suite != CAPACITY or not is_own or len(result.prompt_id) > 100:
             self.refuse("a record of what is not its to ask")
         figures: list[float | None] = [
@@ -160,7 +191,9 @@ class Fleet:
     def go(self, go: Go) -> None:
         n = len(self.shares)
         for place, share in enumerate(self.shares):
-            starts, arrivals = ([one for one in all_ if one[0] % n == place] for all_ in (go.starts, go.arrivals))
+            starts, arrivals = (
+                [one for one in all_ if one[0] % n == place] for all_ in (go.starts, go.arrivals)
+            )
             at_most = (go.at_most + n - 1 - place) // n
             share.say(Order(go=change(go, starts=starts, arrivals=arrivals, at_most=at_most)))
 

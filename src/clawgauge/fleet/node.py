@@ -31,7 +31,14 @@ from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
 from clawgauge.fleet import limits, wire
 from clawgauge.fleet.wire import Facts, Item, Order
 from clawgauge.host.inventory import collect_inventory
-from clawgauge.journal import cell_key, encode_document, encode_line, is_run_folder, iter_results, withhold
+from clawgauge.journal import (
+    cell_key,
+    encode_document,
+    encode_line,
+    is_run_folder,
+    iter_results,
+    withhold,
+)
 from clawgauge.journal.disk import INVENTORY, Directory
 from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.lines import KEY_WITHHELD, clean
@@ -89,10 +96,14 @@ class Own(NamedTuple):
 class Node:
     """Obeys one driver until it leaves. `keep` is told every secret, and gives what masks them."""
 
-    def __init__(self, environ: Mapping[str, str], keep: Callable[[Mapping[str, str]], Callable[[str], str]]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], keep: Callable[[Mapping[str, str]], Callable[[str], str]]
+    ) -> None:
         self._environ, self._keep_secrets, state = environ, keep, state_folder(environ)
         if state is None:
-            raise ConfigError("there is no folder to keep records in until they are fetched: set HOME")
+            raise ConfigError(
+                "there is no folder to keep records in until they are fetched: set HOME"
+            )
         self._root = state / "node"
         self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
         self._running: asyncio.Future[None] | None = None
@@ -102,9 +113,15 @@ class Node:
     async def serve(self, source: int, sink: int) -> None:
         """Listen on one descriptor and answer on the other, until the driver is gone."""
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=wire.ORDER_CAP_BYTES)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb"))
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb")
+        )
         self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(sink, "wb"))
-        self._send(encode_line(Item(hello=(__version__, sys.version.split()[0], socket.gethostname(), os.nice(0)))))
+        self._send(
+            encode_line(
+                Item(hello=(__version__, sys.version.split()[0], socket.gethostname(), os.nice(0)))
+            )
+        )
         listening, lock = asyncio.ensure_future(self._listen(reader)), None
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,7 +139,11 @@ class Node:
             if lock is not None:
                 lock.release()
             until_s = time.monotonic() + _FAREWELL_S
-            while not self._out.is_closing() and self._out.get_write_buffer_size() and time.monotonic() < until_s:  # noqa: ASYNC110
+            while (  # noqa: ASYNC110
+                not self._out.is_closing()
+                and self._out.get_write_buffer_size()
+                and time.monotonic() < until_s
+            ):
                 await asyncio.sleep(_POLL_S)
             self._out.close()
 
@@ -166,11 +187,19 @@ class Node:
                 async with own.providers.create(name, concurrency=1) as provider:
                     probe = await provider.probe()
             except ConfigError as wrong:
-                seen.append(Facts(ProviderProbe(provider=name, reachable=False, detail=str(wrong)), str(wrong)))
+                seen.append(
+                    Facts(
+                        ProviderProbe(provider=name, reachable=False, detail=str(wrong)), str(wrong)
+                    )
+                )
                 continue
             probe = msgspec.structs.replace(probe, detail=own.redact(probe.detail))
             key = settings.api_key_env if settings.api_key is None else None
-            why = f"{name} needs {key}, which a command without a terminal does not see there: set it" if key else None
+            why = (
+                f"{name} needs {key}, which a command without a terminal does not see there: set it"
+                if key
+                else None
+            )
             told = [getattr(provider, field) for field in Facts.__struct_fields__[3:]]
             seen.append(Facts(probe, why, mask_strings(provider.describe(), mask), *told))
         return seen
@@ -179,14 +208,24 @@ class Node:
         # Two runs of one name are not the same.
         key = f"{work.config.run_id} {work.config.created_at_ms}"
         own = self._read_own()
-        draft, place = self._draft_of(work, own), self._root / hashlib.sha256(key.encode()).hexdigest()[:32]
-        relay = Relay.open_existing(place) if is_run_folder(place) else Relay.create(self._root, place.name)
+        draft, place = (
+            self._draft_of(work, own),
+            self._root / hashlib.sha256(key.encode()).hexdigest()[:32],
+        )
+        relay = (
+            Relay.open_existing(place)
+            if is_run_folder(place)
+            else Relay.create(self._root, place.name)
+        )
         with relay:
             self._relay = relay
             relay.begin(work, self._send)
             if not relay.has(INVENTORY):
                 probes = [one.probe for one in await self._look(own)]
-                relay.write(INVENTORY, await asyncio.to_thread(collect_inventory, probes, environ=self._environ))
+                relay.write(
+                    INVENTORY,
+                    await asyncio.to_thread(collect_inventory, probes, environ=self._environ),
+                )
             follows = partial(self._follow, work) if draft.capacity else None
             plan = draft.complete(self._hand_over(draft, work, place))
             self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=follows))
@@ -207,7 +246,11 @@ class Node:
             self._orders.put_nowait(None)
 
     async def _follow(
-        self, work: wire.Work, context: RunContext, runs: Mapping[Target, TargetRun], clock: ClientClock
+        self,
+        work: wire.Work,
+        context: RunContext,
+        runs: Mapping[Target, TargetRun],
+        clock: ClientClock,
     ) -> None:
         """Make the calls of a load that the driver tells of, until it tells of none or is gone."""
         origin_ns = time.perf_counter_ns() - (time.time_ns() - work.origin_ns)
@@ -221,12 +264,18 @@ class Node:
         try:
             async with asyncio.TaskGroup() as group:
                 ready = group.create_task(machine.get_ready())
-                machine.enter(group, lambda *_: None, lambda number: self._send(encode_line(Item(left=number))))
+                machine.enter(
+                    group,
+                    lambda *_: None,
+                    lambda number: self._send(encode_line(Item(left=number))),
+                )
                 while (order := await self._orders.get()) is not None:
                     if order.go is not None:
                         machine.go(order.go)
                     elif order.brief is not None or order.mark:
-                        group.create_task(machine.ask_briefly(*order.brief) if order.brief else report())
+                        group.create_task(
+                            machine.ask_briefly(*order.brief) if order.brief else report()
+                        )
                     else:
                         raise Over
                 # The driver is gone: calls in flight come to their end.
@@ -240,11 +289,17 @@ class Node:
 
     def _hand_over(self, plan: PlanDraft, work: wire.Work, spool: Path) -> OpenWork:
         """Send what an earlier stretch recorded and could not deliver: it is done, and is not asked again."""
-        done, evidence, asked = set(work.done), dict(work.evidence), {prompt.key for prompt in plan.asked}
+        done, evidence, asked = (
+            set(work.done),
+            dict(work.evidence),
+            {prompt.key for prompt in plan.asked},
+        )
         pool, results = {prompt.key for prompt in tier_pool(plan.prompts)}, iter_results(spool)
         for result in results:
             owed = (key := cell_key(result)) not in done and result.availability_status == "ok"
-            is_asked = result.prompt in asked or (plan.capacity is not None and result.target in plan.targets)
+            is_asked = result.prompt in asked or (
+                plan.capacity is not None and result.target in plan.targets
+            )
             self._keeps |= owed and not is_asked  # for a stretch that asks for it
             if owed and is_asked:
                 done.add(key)
@@ -252,7 +307,9 @@ class Node:
                 seen.n_calls += 1
                 seen.cost_usd += result.cost_usd or 0.0
                 seen.n_pool += result.prompt in pool
-                seen.asked += [(result.prompt, result.tool_use_success)] if result.repeat == 0 else []
+                seen.asked += (
+                    [(result.prompt, result.tool_use_success)] if result.repeat == 0 else []
+                )
                 self._send(_as_line(result))
         labels = {None, *(target.label for target in plan.targets)}
         for event in [event for event in results.events if event.target in labels]:
@@ -264,9 +321,13 @@ class Node:
         settings, prompts = Settings(**msgspec.structs.asdict(config.options)), config.prompts
         check_options(settings)
         if any(map(needs_shell, prompts)) and not can_run():
-            raise ConfigError("the package bashkit is not installed there, which these prompts need")
+            raise ConfigError(
+                "the package bashkit is not installed there, which these prompts need"
+            )
         check_recorded(prompts, Path("config.json"))
-        texts = {f"prompt {one.suite}/{one.id}": [msgspec.json.encode(one).decode()] for one in prompts}
+        texts = {
+            f"prompt {one.suite}/{one.id}": [msgspec.json.encode(one).decode()] for one in prompts
+        }
         planning.refuse_secrets(texts, own.secrets, SuiteError)
         withhold(own.secrets, encode_line((prompts, config.targets)).decode())
         planning.check_targets(config.targets, own.providers, own.secrets)
@@ -279,7 +340,11 @@ class Node:
             context=None,
             targets=config.targets,
             providers=own.providers,
-            prices={t: price for t in config.targets if (price := config.prices.get(t.label)) is not None},
+            prices={
+                t: price
+                for t in config.targets
+                if (price := config.prices.get(t.label)) is not None
+            },
             free=frozenset(work.free),
             capacity=config.capacity,
             jobs={},

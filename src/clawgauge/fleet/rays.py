@@ -24,13 +24,18 @@ _FACTS = ("NodeManagerHostname", "NodeManagerAddress", "NodeID", "Labels")
 
 def find_machines(name: str, table: NodeTable) -> list[Member]:
     """The machines of a cluster with these labels, by their hosts' names; those of one name by their addresses too."""
-    bridge, words = isolated_module("clawgauge.fleet.rays", table.ray or ""), f"no word within {_LIST_S:g} s"
+    bridge, words = (
+        isolated_module("clawgauge.fleet.rays", table.ray or ""),
+        f"no word within {_LIST_S:g} s",
+    )
     machines: list[tuple[str, str, str, dict[str, str]]] = []
     try:
         how: Any = {"capture_output": True, "timeout": _LIST_S, "stdin": subprocess.DEVNULL}
         done = subprocess.run(bridge, check=False, env=bridge_environment(), **how)
         words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no machine"])[-1]
-        words = "RAY_AUTH_TOKEN is missing or wrong" if b"InvalidAuthToken" in done.stderr else words
+        words = (
+            "RAY_AUTH_TOKEN is missing or wrong" if b"InvalidAuthToken" in done.stderr else words
+        )
         machines = msgspec.json.decode(done.stdout, type=list[tuple[str, str, str, dict[str, str]]])
     except (subprocess.TimeoutExpired, msgspec.DecodeError):
         raise NodeLost(f"node {name}: no Ray cluster can be had at {table.ray} ({words})") from None
@@ -50,9 +55,20 @@ class Program:
     def __init__(self) -> None:
         # A worker has one thread, by Ray's choice and for Ray's tasks.
         env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-        how: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": Path.home(), "env": env}
+        how: Any = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "cwd": Path.home(),
+            "env": env,
+        }
         # Ray kills the children of a worker that ends, and calls in flight are to come to their end: no child of it.
-        orphaned = ["sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *isolated_module("clawgauge", "node")]
+        orphaned = [
+            "sh",
+            "-c",
+            'exec 3<&0; "$@" <&3 3<&- &',
+            "sh",
+            *isolated_module("clawgauge", "node"),
+        ]
         self._child: Any = subprocess.Popen(orphaned, start_new_session=True, **how)
 
     def send(self, data: bytes) -> None:
@@ -82,7 +98,11 @@ def main(address: str, *node_id: str) -> None:
         from clawgauge.fleet.rays import Program as Installed
 
         where = NodeAffinitySchedulingStrategy(node_id[0], soft=False)
-        actor = ray.remote(Installed).options(num_cpus=0, max_concurrency=2, scheduling_strategy=where).remote()
+        actor = (
+            ray.remote(Installed)
+            .options(num_cpus=0, max_concurrency=2, scheduling_strategy=where)
+            .remote()
+        )
 
         def pass_on() -> None:
             while data := os.read(0, 1 << 20):

@@ -225,11 +225,18 @@ class Talk:
             try:
                 item = msgspec.json.decode(line, type=Item)
                 msgspec.msgpack.encode(item)  # which no number of over 64 bits survives
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as fault:
+            except (
+                msgspec.DecodeError,
+                UnicodeDecodeError,
+                RecursionError,
+                OverflowError,
+            ) as fault:
                 item = None
                 broken = f"it sent what cannot be read ({fault})"
         if item is not None:
-            kinds = [field.name for field in _ITEM_FIELDS if getattr(item, field.name) != field.default]
+            kinds = [
+                field.name for field in _ITEM_FIELDS if getattr(item, field.name) != field.default
+            ]
             broken = self._bounds.count(kinds, line)
         # A line is no shorter than the texts in it: most need no second look.
         most = limits.MAX_TEXT_CHARS
@@ -237,8 +244,12 @@ class Talk:
         if is_long and item is not None and limits.has_long_text([item.result, item.seen]):
             broken = f"it sent a text of more than {most:,} characters in one message ({kinds[0]})"
         if broken is None:
-            implausible = limits.find_implausible([item.result, item.seen, item.late, item.left] if item else None)
-            broken = None if implausible is None else f"it sent a figure that cannot be ({implausible})"
+            implausible = limits.find_implausible(
+                [item.result, item.seen, item.late, item.left] if item else None
+            )
+            broken = (
+                None if implausible is None else f"it sent a figure that cannot be ({implausible})"
+            )
         if broken is None:
             return item
         if self._member.hello is None and (item is None or item.hello is None):
@@ -247,9 +258,16 @@ class Talk:
 
     async def greet(self) -> None:
         version, python, host, nice = (await self.hear()).hello or ("no version", "", "", 0)
-        hello = self._member.hello = version[:_WORDS_CHARS], python[:_WORDS_CHARS], host[:_WORDS_CHARS], nice
+        hello = self._member.hello = (
+            version[:_WORDS_CHARS],
+            python[:_WORDS_CHARS],
+            host[:_WORDS_CHARS],
+            nice,
+        )
         if hello[0] != __version__:
-            self.lose(f"it has clawgauge {hello[0]}, and here is {__version__}: install the same on both")
+            self.lose(
+                f"it has clawgauge {hello[0]}, and here is {__version__}: install the same on both"
+            )
 
     async def read_clock(self) -> None:
         """Of twenty pings the one that was back soonest tells most."""
@@ -277,7 +295,9 @@ async def talking(member: Member, tell: Tell) -> AsyncIterator[Talk]:
     argv = (shutil.which(member.command[0]) or member.command[0], *member.command[1:])
     is_ray = member.command[0] == sys.executable
     env = bridge_environment() if is_ray else ssh_environment(os.environ)
-    command = ChildCommand(argv, env, stdin=None, max_line_bytes=limits.MAX_LINE_BYTES, max_output_bytes=math.inf)
+    command = ChildCommand(
+        argv, env, stdin=None, max_line_bytes=limits.MAX_LINE_BYTES, max_output_bytes=math.inf
+    )
     try:
         async with running(command) as child:
             talk = Talk(member, tell, child)
@@ -290,4 +310,6 @@ async def talking(member: Member, tell: Tell) -> AsyncIterator[Talk]:
                 child.send(b"")
                 await child.wait_exit(_FAREWELL_S)
     except OSError as fault:
-        raise NodeLost(f"node {member.name}: {argv[0]} cannot be started ({fault.strerror})") from fault
+        raise NodeLost(
+            f"node {member.name}: {argv[0]} cannot be started ({fault.strerror})"
+        ) from fault

@@ -79,7 +79,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def asked_ci95(self) -> tuple[float, float] | None:
         """The interval of what is shown: what was asked and not answered is no pass."""
-        return self.pass_ci95 if self.n_judged == self.n_asked else wilson_interval(self.n_passed, self.n_asked)
+        return (
+            self.pass_ci95
+            if self.n_judged == self.n_asked
+            else wilson_interval(self.n_passed, self.n_asked)
+        )
 
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +142,9 @@ class RunEntry:
 
     def __init__(self, run: Run) -> None:
         self.path, self.config, self.started_at_ms = run.path, run.config, run.started_at_ms
-        self.fingerprints = {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
+        self.fingerprints = (
+            {p.key: prompt_fingerprint(p) for p in run.config.prompts} if run.config else {}
+        )
         self.is_load, self._run = run.config is not None and run.config.capacity is not None, run
         self.summary = read_summary(run) or summarize(run, *self._counted)
 
@@ -149,9 +155,14 @@ class RunEntry:
     @cached_property
     def cells(self) -> dict[Cell, bool]:
         """Which prompts have a record of which target, and whether one of these is an answer."""
-        endings = [(t, ending) for t, group in self._strata.groups().items() for ending in group.endings]
+        endings = [
+            (t, ending) for t, group in self._strata.groups().items() for ending in group.endings
+        ]
         answered = {(target, ending.prompt) for target, ending in endings if ending.answered}
-        return {(target, ending.prompt): (target, ending.prompt) in answered for target, ending in endings}
+        return {
+            (target, ending.prompt): (target, ending.prompt) in answered
+            for target, ending in endings
+        }
 
     def prompt_medians_ms(self, target: Target, suite: str | None) -> dict[PromptKey, float]:
         """How long a whole call of each prompt took in the middle; with `suite`, of its prompts alone."""
@@ -177,14 +188,21 @@ def read_entries(runs_dir: Path) -> tuple[list[RunEntry], list[UnreadableRun]]:
     entries: list[RunEntry] = []
     try:
         # Folders nobody may look into: there may be a run in them.
-        folders = [path for path in sorted(runs_dir.iterdir()) if path.is_dir() and not is_run_folder(path)]
+        folders = [
+            path for path in sorted(runs_dir.iterdir()) if path.is_dir() and not is_run_folder(path)
+        ]
         closed = [path for path in folders if not os.access(path, os.R_OK | os.X_OK)]
     except (FileNotFoundError, NotADirectoryError):
         words = f"There is no folder {runs_dir}; make a run with `clawgauge run`, or name its --runs-dir."
         raise RunFolderError(words) from None
     except OSError as error:
-        raise RunFolderError(f"Cannot read {runs_dir} ({error.strerror or error}); check its permissions.") from error
-    unreadable = [UnreadableRun(path=str(p), reason=f"Cannot read {p}; check its permissions.") for p in closed]
+        raise RunFolderError(
+            f"Cannot read {runs_dir} ({error.strerror or error}); check its permissions."
+        ) from error
+    unreadable = [
+        UnreadableRun(path=str(p), reason=f"Cannot read {p}; check its permissions.")
+        for p in closed
+    ]
     for path in list_runs(runs_dir):
         try:
             entries.append(RunEntry(Run.open(path)))
@@ -215,14 +233,22 @@ class Grid:
     def prompts_of(self, target: Target) -> list[PromptKey]:
         """The prompts that `target` has answered or could be asked."""
         asked = self.asked[target]
-        return [key for key, fingerprint in self.prompts.items() if fingerprint is not None or key in asked]
+        return [
+            key
+            for key, fingerprint in self.prompts.items()
+            if fingerprint is not None or key in asked
+        ]
 
     def missing(self, target: Target) -> list[PromptKey]:
         return [key for key in self.prompts_of(target) if key not in self.answered[target]]
 
 
-def _make_grid(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None) -> Grid:
-    targets = dict.fromkeys(g.target for entry in entries for g in entry.summary.models if wanted(g.target))
+def _make_grid(
+    entries: Sequence[RunEntry], wanted: Callable[[Target], bool], suite: str | None
+) -> Grid:
+    targets = dict.fromkeys(
+        g.target for entry in entries for g in entry.summary.models if wanted(g.target)
+    )
     grid = Grid(list(targets))
     for entry in entries:
         for info in entry.config.suites if entry.config else ():
@@ -244,13 +270,23 @@ def _make_grid(entries: Sequence[RunEntry], wanted: Callable[[Target], bool], su
     return grid
 
 
-def _cells(entry: RunEntry, targets: Collection[Target]) -> Iterator[tuple[Target, PromptKey, bool]]:
+def _cells(
+    entry: RunEntry, targets: Collection[Target]
+) -> Iterator[tuple[Target, PromptKey, bool]]:
     """Which prompts of a run each target has a record of, and whether one is an answer."""
     groups = [group for group in entry.summary.models if group.target in targets]
-    whole = {g.target for g in groups if g.n_ok == g.n_total == g.n_scheduled and not g.n_not_needed and entry.config}
+    whole = {
+        g.target
+        for g in groups
+        if g.n_ok == g.n_total == g.n_scheduled and not g.n_not_needed and entry.config
+    }
     yield from ((target, key, True) for target in whole for key in entry.fingerprints)
     unclear = {group.target for group in groups} - whole
-    yield from ((*cell, answered) for cell, answered in (entry.cells if unclear else {}).items() if cell[0] in unclear)
+    yield from (
+        (*cell, answered)
+        for cell, answered in (entry.cells if unclear else {}).items()
+        if cell[0] in unclear
+    )
 
 
 def _describe_coverage(grid: Grid) -> list[Coverage]:
@@ -283,7 +319,11 @@ class FillStep:
 def _plan_filling(entries: Sequence[RunEntry], grid: Grid) -> tuple[list[FillStep], int]:
     """The steps that fill every missing cell, and how many cells no step can fill."""
     plans = [(entry, entry.config) for entry in entries if entry.config is not None]
-    settings = {target: settings_of(config, target) for _, config in reversed(plans) for target in config.targets}
+    settings = {
+        target: settings_of(config, target)
+        for _, config in reversed(plans)
+        for target in config.targets
+    }
     # Which runs asked a prompt in the content that counts, the newest first.
     holders: defaultdict[PromptKey, list[int]] = defaultdict(list)
     for number, (entry, _) in enumerate(plans):
@@ -291,13 +331,19 @@ def _plan_filling(entries: Sequence[RunEntry], grid: Grid) -> tuple[list[FillSte
             if grid.prompts.get(key) == fingerprint:
                 holders[key].append(number)
     # What a target could do without, its run does not ask when it is resumed.
-    skipping = [{group.target for group in entry.summary.models if group.n_not_needed} for entry, _ in plans]
+    skipping = [
+        {group.target for group in entry.summary.models if group.n_not_needed} for entry, _ in plans
+    ]
     resumed: defaultdict[int, list[Cell]] = defaultdict(list)
     fresh: defaultdict[tuple[Target, int], list[PromptKey]] = defaultdict(list)
     n_not_fillable = 0
     for target in grid.targets:
         for key in grid.missing(target):
-            planned = [n for n in holders[key] if target in plans[n][1].targets and target not in skipping[n]]
+            planned = [
+                n
+                for n in holders[key]
+                if target in plans[n][1].targets and target not in skipping[n]
+            ]
             if planned:
                 resumed[planned[0]].append((target, key))
             elif holders[key]:
@@ -316,5 +362,9 @@ def _plan_filling(entries: Sequence[RunEntry], grid: Grid) -> tuple[list[FillSte
         cells = [(target, key) for target in members for key in same]
         sizes = Counter(suite for suite, _ in same)
         whole = all(grid.suite_sizes.get(suite) == n for suite, n in sizes.items())
-        steps.append(FillStep(None, plans[holder][1], members, list(same), cells, settings, whole_suites=whole))
+        steps.append(
+            FillStep(
+                None, plans[holder][1], members, list(same), cells, settings, whole_suites=whole
+            )
+        )
     return steps, n_not_fillable

@@ -13,7 +13,16 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from clawgauge.figures import passed, passed_of_asked, timed
-from clawgauge.history.findings import FillStep, History, Point, RunEntry, RunLine, Trend, find_missing, read_entries
+from clawgauge.history.findings import (
+    FillStep,
+    History,
+    Point,
+    RunEntry,
+    RunLine,
+    Trend,
+    find_missing,
+    read_entries,
+)
 from clawgauge.prices import settings_of
 from clawgauge.records import (
     SCHEMA_VERSION,
@@ -70,10 +79,14 @@ def find_trends(entries: Sequence[RunEntry], wanted: _Wanted, suite: str | None)
     return [_trend(target, form, row, suite) for (target, form), row in rows.items()]
 
 
-def _parts(entry: RunEntry, wanted: _Wanted, suite: str | None) -> Iterator[tuple[GroupSummary, _Part]]:
+def _parts(
+    entry: RunEntry, wanted: _Wanted, suite: str | None
+) -> Iterator[tuple[GroupSummary, _Part]]:
     """The wanted models of a run, the best first, each with its figures: of `suite` alone where there is one."""
     for group in best_first(entry.summary.models, entry.summary.jobs):
-        parts: list[_Part] = [group] if suite is None else [part for part in group.suites if part.suite == suite]
+        parts: list[_Part] = (
+            [group] if suite is None else [part for part in group.suites if part.suite == suite]
+        )
         if wanted(group.target) and parts:
             yield group, parts[0]
 
@@ -99,10 +112,16 @@ def _form(entry: RunEntry, group: GroupSummary, suite: str | None) -> _Form:
     if config is None:
         # The first harness kept no prompts: their number is all there is to go by.
         return _Form(f"first{group.n_total}"[:_FORM_CHARS], (), group.n_total)
-    asked = sorted((*key, fingerprint) for key, fingerprint in entry.fingerprints.items() if suite in (None, key[0]))
+    asked = sorted(
+        (*key, fingerprint)
+        for key, fingerprint in entry.fingerprints.items()
+        if suite in (None, key[0])
+    )
     sampling = config.sampling.get(group.target.label)
     digest = hashlib.sha256(msgspec.json.encode((asked, sampling), order="sorted")).hexdigest()
-    return _Form(digest[:_FORM_CHARS], tuple(dict.fromkeys(name for name, _, _ in asked)), len(asked))
+    return _Form(
+        digest[:_FORM_CHARS], tuple(dict.fromkeys(name for name, _, _ in asked)), len(asked)
+    )
 
 
 def _point(entry: RunEntry, group: GroupSummary, part: _Part) -> Point:
@@ -128,10 +147,14 @@ def _point(entry: RunEntry, group: GroupSummary, part: _Part) -> Point:
     )
 
 
-def _trend(target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None) -> Trend:
+def _trend(
+    target: Target, form: _Form, row: list[tuple[Point, RunEntry]], suite: str | None
+) -> Trend:
     points, recent = [point for point, _ in row], row[-_MAX_RUNS:]
     # By what is shown for sure: two of two, the rest unanswered, are less than 29 of 30. Of equals, the newest.
-    best = max(reversed(points), key=lambda point: point.asked_ci95[0] if point.asked_ci95 else -1.0)
+    best = max(
+        reversed(points), key=lambda point: point.asked_ci95[0] if point.asked_ci95 else -1.0
+    )
     drift = (_rate_drift([point for point, _ in recent]), _pace_drift(target, recent, suite))
     return Trend(
         target=target.label, suites=list(form.suites), n_prompts=form.n_prompts, form=form.digest, points=points,
@@ -151,17 +174,28 @@ def _rate_drift(points: Sequence[Point]) -> str | None:
     since = find_change([point.pass_rate or 0.0 for point in usable], usual_sd, _N_USUAL_RATE)
     if since is None:
         return None
-    k_before, n_before = sum(p.n_passed for p in usable[:since]), sum(p.n_judged for p in usable[:since])
+    k_before, n_before = (
+        sum(p.n_passed for p in usable[:since]),
+        sum(p.n_judged for p in usable[:since]),
+    )
     k_after, n_after = k - k_before, n - n_before
     word = "fell" if k_after * n_before < k_before * n_after else "rose"
-    change = f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)} of the answers"
+    change = (
+        f"from {format_rate(k_before, n_before)} to {format_rate(k_after, n_after)} of the answers"
+    )
     return f"pass rate {word} {change} {_word_since(usable, since)}"
 
 
-def _pace_drift(target: Target, row: Sequence[tuple[Point, RunEntry]], suite: str | None) -> str | None:
+def _pace_drift(
+    target: Target, row: Sequence[tuple[Point, RunEntry]], suite: str | None
+) -> str | None:
     if len(row) < 2:
         return None
-    timed = [(point, medians) for point, entry in row if (medians := entry.prompt_medians_ms(target, suite))]
+    timed = [
+        (point, medians)
+        for point, entry in row
+        if (medians := entry.prompt_medians_ms(target, suite))
+    ]
     found = find_pace_change([medians for _, medians in timed])
     if found is None:
         return None
@@ -177,9 +211,16 @@ def find_pace_change(runs_ms: Sequence[Mapping[PromptKey, float]]) -> tuple[int,
         for key, value in run.items():
             logs.setdefault(key, []).append(math.log(max(1.0, value)))
     own = {key: median(values) for key, values in logs.items()}
-    levels = [median(math.log(max(1.0, value)) - own[key] for key, value in run.items()) for run in runs_ms]
+    levels = [
+        median(math.log(max(1.0, value)) - own[key] for key, value in run.items())
+        for run in runs_ms
+    ]
     since = find_change(levels, _USUAL_SHIFT)
-    return None if since is None else (since, math.exp(mean(levels[since:]) - mean(levels[:since])) - 1)
+    return (
+        None
+        if since is None
+        else (since, math.exp(mean(levels[since:]) - mean(levels[:since])) - 1)
+    )
 
 
 def _word_since(points: Sequence[Point], since: int) -> str:
@@ -190,21 +231,31 @@ def _word_since(points: Sequence[Point], since: int) -> str:
     return f"since {ids[since]} ({runs}; clawgauge compare {sides})"
 
 
-def read_history(root: Path, *, models: Sequence[str] = (), suite: str | None = None) -> tuple[History, list[FillStep]]:
+def read_history(
+    root: Path, *, models: Sequence[str] = (), suite: str | None = None
+) -> tuple[History, list[FillStep]]:
     """The history of the runs in `root`, and how to fill it; `models` are patterns for labels or models (`*llama*`)."""
     found, unreadable = read_entries(root)
 
     def wanted(target: Target) -> bool:
-        return not models or any(fnmatchcase(target.label, p) or fnmatchcase(target.model, p) for p in models)
+        return not models or any(
+            fnmatchcase(target.label, p) or fnmatchcase(target.model, p) for p in models
+        )
 
     # A run that recorded nothing yet has no group; it belongs in the table all the same.
-    listed = [one for one in found if any(_parts(one, wanted, suite)) or (suite is None and not one.summary.models)]
+    listed = [
+        one
+        for one in found
+        if any(_parts(one, wanted, suite)) or (suite is None and not one.summary.models)
+    ]
     # What a server was loaded with tells nothing of a model's answers.
     entries = [entry for entry in listed if not entry.is_load]
     coverage, steps, n_not_fillable = find_missing(entries, wanted, suite)
     jobs = judge_newest([(entry.summary, entry.config) for entry in entries], wanted)
     order, trends = order_targets(jobs), find_trends(entries, wanted, suite)
-    trends = sorted(trends, key=lambda trend: (order.index(trend.target), -trend.latest.started_at_ms))
+    trends = sorted(
+        trends, key=lambda trend: (order.index(trend.target), -trend.latest.started_at_ms)
+    )
     history = History(
         schema_version=SCHEMA_VERSION, runs_dir=str(root), runs=[_line(entry, wanted, suite) for entry in listed],
         unreadable=unreadable, trends=trends, coverage=coverage, n_not_fillable=n_not_fillable, jobs=jobs,
@@ -220,17 +271,25 @@ def judge_newest(
     for name, job in jobs.items():
         newest: dict[Target, tuple[JudgedModel, str, RunConfig | None]] = {}
         for run, config in runs:
-            for target, group in ((group.target, group) for group in run.models if wanted(group.target)):
+            for target, group in (
+                (group.target, group) for group in run.models if wanted(group.target)
+            ):
                 one, held = judge_model(job, group, settings_of(config, target)), newest.get(target)
                 if held is None or _tells_more(one, held[0]):
                     newest[target] = one, run.run_id, config
         from_run = {target.label: run_id for target, (_, run_id, _) in newest.items()}
-        settings = {target: settings_of(config, target) for target, (_, _, config) in newest.items()}
+        settings = {
+            target: settings_of(config, target) for target, (_, _, config) in newest.items()
+        }
         in_full = [read_schedule(config).asked_in_full for _, _, config in newest.values()]
         whole = frozenset.intersection(*in_full) if in_full else ()
-        for verdict in judge_jobs([one[0].group for one in newest.values()], {name: job}, settings.__getitem__, whole):
+        for verdict in judge_jobs(
+            [one[0].group for one in newest.values()], {name: job}, settings.__getitem__, whole
+        ):
             ranking = [
-                msgspec.structs.replace(fit, why=f"{fit.why}; run {from_run[fit.target]}") if fit.n else fit
+                msgspec.structs.replace(fit, why=f"{fit.why}; run {from_run[fit.target]}")
+                if fit.n
+                else fit
                 for fit in verdict.ranking
             ]
             found.append(msgspec.structs.replace(verdict, ranking=ranking))
@@ -245,7 +304,10 @@ def _tells_more(older: JudgedModel, newer: JudgedModel) -> bool:
         return not any(since.values()) and any(need.n for need in older.needs)
     # A yes rests on every need, a no on those that are not met: only a run that measured these as well undoes it.
     under = [(need.n, since.get(need.name, 0)) for need in older.needs if need.met is older.fitness]
-    return any(n and not n_since for n, n_since in under) or sum(n - n_since for n, n_since in under) > 0
+    return (
+        any(n and not n_since for n, n_since in under)
+        or sum(n - n_since for n, n_since in under) > 0
+    )
 
 
 def _line(entry: RunEntry, wanted: _Wanted, suite: str | None) -> RunLine:

@@ -24,13 +24,30 @@ _Answer = TypeVar("_Answer")
 
 # No such file, no permission, a process gone, a file of another shape, a figure this system does not have. psutil
 # warns with RuntimeWarning where a container hides a figure; under `-W error` that arrives as an exception.
-UNTOLD = (OSError, ValueError, IndexError, ArithmeticError, RuntimeError, RuntimeWarning, psutil.Error)
+UNTOLD = (
+    OSError,
+    ValueError,
+    IndexError,
+    ArithmeticError,
+    RuntimeError,
+    RuntimeWarning,
+    psutil.Error,
+)
 # What of it is missing is none of the figures used here, and no line for a user.
 warnings.filterwarnings("ignore", ".*memory stats couldn't be determined", RuntimeWarning)
 TIMEOUT_S, KILL_GRACE_S, OUTPUT_CAP_BYTES = 2.0, 0.5, 65536
 SYSTEM_PATH: Mapping[str, str] = {"PATH": os.defpath}
 PASSED_ON = (
-    *("PATH", "HOME", "USER", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OLLAMA_HOST", "OLLAMA_MODELS"),
+    *(
+        "PATH",
+        "HOME",
+        "USER",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "OLLAMA_HOST",
+        "OLLAMA_MODELS",
+    ),
     *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
 # The tool is started only when we answer for it: should we die before, the wait for our word ends with an end of file.
@@ -87,7 +104,11 @@ def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[byt
     output, part = b"", b"?"
     with cast(IO[bytes], process.stdout) as pipe, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
-        while part and len(output) < OUTPUT_CAP_BYTES and selector.select(max(0.0, deadline_s - time.monotonic())):
+        while (
+            part
+            and len(output) < OUTPUT_CAP_BYTES
+            and selector.select(max(0.0, deadline_s - time.monotonic()))
+        ):
             part = os.read(pipe.fileno(), OUTPUT_CAP_BYTES - len(output))
             output += part
     if not part:
@@ -102,11 +123,15 @@ def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[byt
 
 
 def run_together(
-    commands: Mapping[str, Sequence[str]], environ: Mapping[str, str] = SYSTEM_PATH, timeout_s: float = TIMEOUT_S
+    commands: Mapping[str, Sequence[str]],
+    environ: Mapping[str, str] = SYSTEM_PATH,
+    timeout_s: float = TIMEOUT_S,
 ) -> dict[str, CommandOutput | None]:
     """Run several tools at once, so that slow ones cost one timeout and not one each."""
     with ThreadPoolExecutor(len(commands), thread_name_prefix="host") as pool:
-        outputs = pool.map(lambda command: run_command(command, environ, timeout_s), commands.values())
+        outputs = pool.map(
+            lambda command: run_command(command, environ, timeout_s), commands.values()
+        )
         return dict(zip(commands, outputs, strict=True))
 
 

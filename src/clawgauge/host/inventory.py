@@ -16,10 +16,27 @@ from typing import Any
 import psutil
 
 from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, read_text, run_together
-from clawgauge.host.snapshot import MACOS_QUERY, NVIDIA_QUERY, ROCM_QUERY, parse_macos, parse_nvidia, parse_rocm
+from clawgauge.host.snapshot import (
+    MACOS_QUERY,
+    NVIDIA_QUERY,
+    ROCM_QUERY,
+    parse_macos,
+    parse_nvidia,
+    parse_rocm,
+)
 from clawgauge.records import SCHEMA_VERSION, Inventory, ModelInfo, ProviderProbe
 
-PACKAGES = ("clawgauge", "httptools", "msgspec", "google-re2", "rich", "psutil", "pyyaml", "uvloop", "xllamacpp")
+PACKAGES = (
+    "clawgauge",
+    "httptools",
+    "msgspec",
+    "google-re2",
+    "rich",
+    "psutil",
+    "pyyaml",
+    "uvloop",
+    "xllamacpp",
+)
 CLI_PROGRAMS = ("ollama", "claude", "node")
 VERSION_LENGTH = 200
 _SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -36,11 +53,19 @@ _package_version = functools.cache(metadata.version)
 _LISTED_MODEL = re.compile(r"^(\S+)\s+([0-9a-f]{8,64})\s+(?:(\d+\.?\d*)\s([KMGT]?B)|-)\s", re.ASCII)
 
 
-def collect_inventory(providers: Sequence[ProviderProbe], *, environ: Mapping[str, str] = SYSTEM_PATH) -> Inventory:
+def collect_inventory(
+    providers: Sequence[ProviderProbe], *, environ: Mapping[str, str] = SYSTEM_PATH
+) -> Inventory:
     """Ask the machine everything at once, its tools on the PATH of `environ`. If some hang it takes three seconds."""
     questions: dict[str, Sequence[str]] = {name: (name, "--version") for name in CLI_PROGRAMS}
-    questions |= {"nvidia-smi": NVIDIA_QUERY, "rocm-smi": ROCM_QUERY, "system_profiler": MACOS_QUERY}
-    probe = next((one for one in providers if one.provider.startswith("ollama") and one.reachable), None)
+    questions |= {
+        "nvidia-smi": NVIDIA_QUERY,
+        "rocm-smi": ROCM_QUERY,
+        "system_profiler": MACOS_QUERY,
+    }
+    probe = next(
+        (one for one in providers if one.provider.startswith("ollama") and one.reachable), None
+    )
     if probe is None:
         questions["ollama list"] = ("ollama", "list")
     outputs = run_together(questions, environ)
@@ -62,12 +87,19 @@ def _parse_ollama_list(output: CommandOutput | None) -> list[ModelInfo] | None:
     rows = [row.groups() for row in map(_LISTED_MODEL.match, output.text.splitlines()) if row]
     # Ollama rounds what it prints, in decimal units: near, not exact.
     sizes = [round(float(size) * _SIZE_UNITS[unit]) if size else None for _, _, size, unit in rows]
-    return [ModelInfo(name=row[0], digest=row[1], size_bytes=n) for row, n in zip(rows, sizes, strict=True)]
+    return [
+        ModelInfo(name=row[0], digest=row[1], size_bytes=n)
+        for row, n in zip(rows, sizes, strict=True)
+    ]
 
 
 def _read_version(output: CommandOutput | None) -> str | None:
     """The line that has a version number in it, as `ollama` without its server warns before and while it says it."""
-    numbered = (line.strip() for line in (output.text if output else "").splitlines() if re.search(r"\d+\.\d+", line))
+    numbered = (
+        line.strip()
+        for line in (output.text if output else "").splitlines()
+        if re.search(r"\d+\.\d+", line)
+    )
     return next(numbered, "").removeprefix("Warning: ")[:VERSION_LENGTH] or None
 
 
@@ -93,7 +125,9 @@ def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, An
 def describe_cpu(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
     """Model, cores and speed. `usable_cores` is what this process may run on, `quota_cores` what a container grants."""
     # The first processor's block, and what stands after the last (boards name themselves there).
-    pairs = (line.partition(":") for line in reversed(read_text(root / "proc/cpuinfo").splitlines()))
+    pairs = (
+        line.partition(":") for line in reversed(read_text(root / "proc/cpuinfo").splitlines())
+    )
     told = {name.strip(): value.strip() for name, colon, value in pairs if colon}
     frequency = ask(psutil.cpu_freq)
     quota, _, period = (read_text(root / "sys/fs/cgroup/cpu.max") or "max").partition(" ")
@@ -127,13 +161,18 @@ def _find_container(environ: Mapping[str, str], root: Path, release: str) -> str
         return "kubernetes"
     groups = read_text(root / "proc/self/cgroup")
     signs = [name for path, name in CONTAINER_MARKS.items() if (root / path).exists()]
-    signs += [read_text(root / "run/systemd/container"), *(mark for mark in CGROUP_MARKS if mark in groups)]
+    signs += [
+        read_text(root / "run/systemd/container"),
+        *(mark for mark in CGROUP_MARKS if mark in groups),
+    ]
     return next(filter(None, signs), "wsl" if "microsoft" in release.lower() else None)
 
 
 def _ask_tools(environ: Mapping[str, str]) -> str | None:
     """The model where /proc does not say it: on macOS, and on ARM, whose names lscpu knows by heart."""
-    outputs = run_together({"brand": ("sysctl", "-n", "machdep.cpu.brand_string"), "listing": ("lscpu",)}, environ)
+    outputs = run_together(
+        {"brand": ("sysctl", "-n", "machdep.cpu.brand_string"), "listing": ("lscpu",)}, environ
+    )
     brand, listing = outputs["brand"], outputs["listing"]
     if brand and brand.exit_code == 0 and brand.text.strip():
         return brand.text.strip()

@@ -18,7 +18,14 @@ import msgspec
 import psutil
 
 from clawgauge.host import commands
-from clawgauge.host.commands import SYSTEM_PATH, CommandOutput, ask, read_text, run_command, run_together
+from clawgauge.host.commands import (
+    SYSTEM_PATH,
+    CommandOutput,
+    ask,
+    read_text,
+    run_command,
+    run_together,
+)
 from clawgauge.records import Resources
 from clawgauge.words import format_bytes
 
@@ -47,7 +54,9 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 VRAM_INTERVAL_S = 2.0
 
 
-def take_snapshot(loaded_models: Sequence[str], *, environ: Mapping[str, str] = SYSTEM_PATH) -> tuple[str, Resources]:
+def take_snapshot(
+    loaded_models: Sequence[str], *, environ: Mapping[str, str] = SYSTEM_PATH
+) -> tuple[str, Resources]:
     """The text of a resources file, and its figures. Takes a tenth of a second; with tools that hang, three seconds."""
     taken_at = datetime.now().astimezone()
     # Before the tools run, so that they are not counted.
@@ -78,7 +87,9 @@ def take_snapshot(loaded_models: Sequence[str], *, environ: Mapping[str, str] = 
         "CPU": MISSING if cpu_percent is None else f"{cpu_percent:.1f} %",
     }
     largest = sorted(processes, reverse=True)[:TOP_PROCESSES]
-    largest_rows = "\n".join(f"{_size(rss_bytes):>10}  {pid:>8}  {name}" for rss_bytes, pid, name in largest)
+    largest_rows = "\n".join(
+        f"{_size(rss_bytes):>10}  {pid:>8}  {name}" for rss_bytes, pid, name in largest
+    )
     sections = {
         "Figures": "\n".join(f"{name:<18} {value}" for name, value in rows.items()),
         f"Largest processes (of {len(processes)})": largest_rows or MISSING,
@@ -127,7 +138,9 @@ def _command_lines(output: CommandOutput | None) -> str:
         return MISSING
     notes = {None: "(stopped: it went on for too long)", 0: ""}
     note = notes.get(output.exit_code, f"(ended with exit code {output.exit_code})")
-    return "\n".join(part for part in (output.text.strip("\n"), note) if part) or "(printed nothing)"
+    return (
+        "\n".join(part for part in (output.text.strip("\n"), note) if part) or "(printed nothing)"
+    )
 
 
 def _size(size_bytes: int | None) -> str:
@@ -144,7 +157,10 @@ class EnergyMeter:
         for zone in sorted(powercap.iterdir()) if powercap.is_dir() else []:
             if _PACKAGE_ZONE.fullmatch(zone.name) and read_text(zone / "name") != "psys":
                 range_j = _read_micro(zone / "max_energy_range_uj")
-                self._counters[f"cpu:{zone.name}"] = partial(_read_micro, zone / "energy_uj"), range_j
+                self._counters[f"cpu:{zone.name}"] = (
+                    partial(_read_micro, zone / "energy_uj"),
+                    range_j,
+                )
         count = ctypes.c_uint(0)
         # No driver, or one too old to know these calls, is none.
         with suppress(OSError, AttributeError):
@@ -154,7 +170,12 @@ class EnergyMeter:
                 library.nvmlDeviceGetCount_v2(ctypes.byref(count))
             for index in range(count.value):
                 device = ctypes.c_void_p()
-                if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) == _NVML_OK:
+                if (
+                    library.nvmlDeviceGetHandleByIndex_v2(
+                        ctypes.c_uint(index), ctypes.byref(device)
+                    )
+                    == _NVML_OK
+                ):
                     self._counters[f"gpu:{index}"] = partial(_read_board, read_energy, device), None
         told = {name: read() for name, (read, _) in self._counters.items()}
         self._last = {name: joules for name, joules in told.items() if joules is not None}
@@ -174,7 +195,9 @@ class EnergyMeter:
     def gained_j(self) -> dict[str, float] | None:
         """The joules by kind (`cpu`, `gpu`); None where there is no counter that could be read."""
         kinds = dict.fromkeys(name.partition(":")[0] for name in self._gained)
-        return {k: sum(j for name, j in self._gained.items() if name.startswith(k)) for k in kinds} or None
+        return {
+            k: sum(j for name, j in self._gained.items() if name.startswith(k)) for k in kinds
+        } or None
 
 
 def _read_micro(file: Path) -> float | None:
@@ -185,14 +208,24 @@ def _read_micro(file: Path) -> float | None:
 
 def _read_board(read_energy: Callable[..., int], device: ctypes.c_void_p) -> float | None:
     millijoules = ctypes.c_ulonglong(0)
-    return millijoules.value / 1e3 if read_energy(device, ctypes.byref(millijoules)) == _NVML_OK else None
+    return (
+        millijoules.value / 1e3
+        if read_energy(device, ctypes.byref(millijoules)) == _NVML_OK
+        else None
+    )
 
 
 def parse_nvidia(output: CommandOutput | None) -> list[dict[str, Any]]:
-    rows = ([field.strip() for field in line.split(",")] for line in (output.text.splitlines() if output else []))
+    rows = (
+        [field.strip() for field in line.split(",")]
+        for line in (output.text.splitlines() if output else [])
+    )
     return [
         {"vendor": "nvidia"}
-        | {name: read(told) for (name, read), told in zip(_NVIDIA_FIGURES.items(), row, strict=True)}
+        | {
+            name: read(told)
+            for (name, read), told in zip(_NVIDIA_FIGURES.items(), row, strict=True)
+        }
         for row in rows
         if len(row) == len(_NVIDIA_FIGURES) and row[0].isdecimal()
     ]
@@ -204,8 +237,12 @@ def parse_rocm(output: CommandOutput | None) -> list[dict[str, Any]]:
         if card.startswith("card") and isinstance(facts, dict):
             # The spelling of the keys changed between versions in case alone.
             told = {key.lower(): value for key, value in facts.items()}
-            name = told.get("card series") or told.get("device name") or told.get("card model") or card
-            total, used = (_to_int(told.get(f"vram total {which}memory (b)")) for which in ("", "used "))
+            name = (
+                told.get("card series") or told.get("device name") or told.get("card model") or card
+            )
+            total, used = (
+                _to_int(told.get(f"vram total {which}memory (b)")) for which in ("", "used ")
+            )
             known = {"vendor": "amd", "index": _to_int(card.removeprefix("card")), "name": name}
             gpus.append({**known, "memory_total_bytes": total, "memory_used_bytes": used})
     return gpus
@@ -288,7 +325,9 @@ class PeakSampler:
         self._energy.sample()
         self.energy_j = self._energy.gained_j
         if memory := ask(psutil.virtual_memory):
-            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, memory.total - memory.available)
+            self.peak_memory_bytes = max(
+                self.peak_memory_bytes or 0, memory.total - memory.available
+            )
         if roots := list(self._pids()):
             self.peak_process_bytes = max(self.peak_process_bytes or 0, read_tree_rss_bytes(roots))
 

@@ -129,16 +129,22 @@ class Database:
         left_s = MAX_TOTAL_S - self._worked_s
         self._deadline_s = began_s + min(MAX_WAIT_S, left_s)
         if left_s <= 0:
-            raise DatabaseTooSlow(f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read")
+            raise DatabaseTooSlow(
+                f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read"
+            )
         try:
             return step()
         except sqlite3.OperationalError as fault:
             if fault.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             if self._is_late and left_s < MAX_WAIT_S:
-                raise DatabaseTooSlow(f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read") from None
+                raise DatabaseTooSlow(
+                    f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read"
+                ) from None
             if self._is_late:
-                raise DatabaseTooSlow(f"it gave no row in {plural(round(MAX_WAIT_S), 'second')}") from None
+                raise DatabaseTooSlow(
+                    f"it gave no row in {plural(round(MAX_WAIT_S), 'second')}"
+                ) from None
             # sqlite3 drops what is raised in the handler: it was the interruption, and nothing else is raised there.
             raise KeyboardInterrupt from None
         finally:
@@ -150,7 +156,12 @@ class Database:
         return int(self._is_late)
 
     def _authorize(
-        self, action: int, first: str | None, second: str | None, _schema: str | None, inner: str | None
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        _schema: str | None,
+        inner: str | None,
     ) -> int:
         """Reads of our own statements alone: `inner` names the view or trigger that something else comes from."""
         is_allowed = False

@@ -43,10 +43,14 @@ Message = dict[str, Any]
 RULES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 MASKED = re.compile(RULES["masked"])
 _AT_FIRST, _ANYWHERE = ("|".join(RULES[name]) for name in ("taken_back_at_first", "taken_back"))
-_TAKEN_BACK = re.compile(rf"(?i)\A\W*(?:(?:{RULES['fillers']})\b\W*)*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})")
+_TAKEN_BACK = re.compile(
+    rf"(?i)\A\W*(?:(?:{RULES['fillers']})\b\W*)*(?:{_AT_FIRST})|\b(?:{_ANYWHERE})"
+)
 _SLASH_COMMAND = re.compile(r"/[a-z][\w-]*(?:\s|:|\Z)")
 _UNHELD = "calls that a suite cannot hold"
-_MAX_DEPTH = 24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
+_MAX_DEPTH = (
+    24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
+)
 # OpenClaw cuts a stored result at about 32,000 characters: the model may have seen more.
 _CUT_CHARS = 31_500
 _MAX_CONTEXT_CHARS, _NO_RESULT = 2_000_000, "Error: there is no result, the run was stopped."
@@ -75,7 +79,10 @@ class Moment(NamedTuple):
 def text_of(message: Record) -> str:
     """The text of a message, thinking and calls left out."""
     content = message.get("content")
-    texts = [_PAST_IMAGE if look_up(one, "type") == "image" else look_up(one, "text") for one in listed(content, dict)]
+    texts = [
+        _PAST_IMAGE if look_up(one, "type") == "image" else look_up(one, "text")
+        for one in listed(content, dict)
+    ]
     blocks = texts if isinstance(content, list) else [content]
     return "\n".join(block for block in blocks if isinstance(block, str))
 
@@ -83,8 +90,15 @@ def text_of(message: Record) -> str:
 def calls_of(message: Record) -> dict[str, Call]:
     """The calls of an assistant's message by their ids, those that went through tool search unwrapped."""
     content = message.get("content")
-    blocks = [block for block in content if look_up(block, "type") == "toolCall"] if isinstance(content, list) else []
-    calls = {str(block.get("id")): unwrap(str(block.get("name")), block.get("arguments")) for block in blocks}
+    blocks = (
+        [block for block in content if look_up(block, "type") == "toolCall"]
+        if isinstance(content, list)
+        else []
+    )
+    calls = {
+        str(block.get("id")): unwrap(str(block.get("name")), block.get("arguments"))
+        for block in blocks
+    }
     return {key: call if _fits(call.arguments) else Call("", {}) for key, call in calls.items()}
 
 
@@ -111,10 +125,20 @@ class Thread:
 
     def add(self, message: Record) -> None:
         """Take in one more message; neighbours of one speaker are joined, as they are sent."""
-        role, text, calls, content = message.get("role"), text_of(message), calls_of(message), message.get("content")
-        if isinstance(content, list) and any(look_up(block, "type") == "image" for block in content):
+        role, text, calls, content = (
+            message.get("role"),
+            text_of(message),
+            calls_of(message),
+            message.get("content"),
+        )
+        if isinstance(content, list) and any(
+            look_up(block, "type") == "image" for block in content
+        ):
             self.sees_until = self.turn + _IMAGE_TURNS + (role == "user")
-        if role == "toolResult" and (result := self.waiting.pop(str(message.get("toolCallId")), None)) is not None:
+        if (
+            role == "toolResult"
+            and (result := self.waiting.pop(str(message.get("toolCallId")), None)) is not None
+        ):
             result["content"] = text
             self.spoilt = "results that were cut" if len(text) >= _CUT_CHARS else self.spoilt
         if role not in ("user", "assistant") or not (text.strip() or calls):
@@ -151,7 +175,9 @@ def has_failed(result: Record) -> bool:
     return result.get("isError") is True
 
 
-def find_moments(sessions: Iterable[Session], since: str, left_out: Counter[str]) -> Iterator[Moment]:
+def find_moments(
+    sessions: Iterable[Session], since: str, left_out: Counter[str]
+) -> Iterator[Moment]:
     """Every moment since then that may be asked again; the others are counted by what speaks against them."""
     # A record that a later session repeats is looked at there alone: that one knows whether it was rewound.
     seen: set[tuple[str, str]] = set()
@@ -160,18 +186,32 @@ def find_moments(sessions: Iterable[Session], since: str, left_out: Counter[str]
         answers: set[int] = set()
         for record in session.records:
             name = (str(record.get("id")), str(record.get("timestamp")))
-            if message_of(record).get("role") == "assistant" and name not in seen and name[1] >= since:
+            if (
+                message_of(record).get("role") == "assistant"
+                and name not in seen
+                and name[1] >= since
+            ):
                 answers.add(id(record))
             seen.add(name)
         left_out["rewound answers"] += len(answers - {id(record) for record in path})
-        cwd = next((str(one.get("cwd") or "") for one in session.records if one.get("type") == "session"), "")
+        cwd = next(
+            (str(one.get("cwd") or "") for one in session.records if one.get("type") == "session"),
+            "",
+        )
         thread, window = Thread("" if is_whole else "incomplete histories"), list[Record]()
         for place, record in enumerate(path):
             if record.get("type") in ("reset", "compaction"):
                 # What was before is forgotten, but for a summary and what is said to be kept.
                 ids = [one.get("id", "") for one in window]
-                kept = window[ids.index(first) :] if (first := record.get("firstKeptEntryId")) in ids else []
-                thread, window = Thread(), [{"message": {"role": "user", "content": record.get("summary")}}, *kept]
+                kept = (
+                    window[ids.index(first) :]
+                    if (first := record.get("firstKeptEntryId")) in ids
+                    else []
+                )
+                thread, window = (
+                    Thread(),
+                    [{"message": {"role": "user", "content": record.get("summary")}}, *kept],
+                )
                 for one in window:
                     thread.add(message_of(one))
             window.append(record)
@@ -184,8 +224,16 @@ def find_moments(sessions: Iterable[Session], since: str, left_out: Counter[str]
                 if why is not None:
                     left_out[why] += 1
                 else:
-                    said = f"{message.get('provider')}/{message.get('model')}", cwd, [*thread.messages], thread.asked
-                    calls, printed = list(calls_of(message).values()), text_of(came[0] or {}) if came else ""
+                    said = (
+                        f"{message.get('provider')}/{message.get('model')}",
+                        cwd,
+                        [*thread.messages],
+                        thread.asked,
+                    )
+                    calls, printed = (
+                        list(calls_of(message).values()),
+                        text_of(came[0] or {}) if came else "",
+                    )
                     asks = not calls and text_of(message).rstrip().endswith(("?", "？", "؟"))
                     yield Moment(session.id, at, *said, calls, asks, printed)
             if message.get("model") != "gateway-injected" and message.get("stopReason") != "error":
@@ -199,7 +247,11 @@ def message_of(record: Record) -> Record:
 
 def _find_path(records: Sequence[Record]) -> tuple[list[Record], bool]:
     """The records from the first to the last one that still stands, and whether none before them is missing."""
-    by_id = {one["id"]: one for one in records if isinstance(one.get("id"), str) and one.get("type") != "session"}
+    by_id = {
+        one["id"]: one
+        for one in records
+        if isinstance(one.get("id"), str) and one.get("type") != "session"
+    }
     last = next(reversed(by_id.values()), None)
     at = look_up(last, "targetId" if look_up(last, "type") == "leaf" else "id")
     path: dict[str, Record] = {}
@@ -209,7 +261,9 @@ def _find_path(records: Sequence[Record]) -> tuple[list[Record], bool]:
     return list(path.values())[::-1], at is None
 
 
-def _what_followed(path: Sequence[Record], place: int) -> tuple[list[Record | None], list[Call], str]:
+def _what_followed(
+    path: Sequence[Record], place: int
+) -> tuple[list[Record | None], list[Call], str]:
     """Up to the user's next message: the results of an answer's calls, the calls of later answers; and that message."""
     results: dict[str, Record | None] = dict.fromkeys(calls_of(message_of(path[place])))
     later: list[Call] = []
@@ -222,9 +276,15 @@ def _what_followed(path: Sequence[Record], place: int) -> tuple[list[Record | No
     return list(results.values()), later, ""
 
 
-def _why_not(message: Record, before: Thread, came: list[Record | None], later: list[Call], reply: str) -> str | None:
+def _why_not(
+    message: Record, before: Thread, came: list[Record | None], later: list[Call], reply: str
+) -> str | None:
     """What speaks against a moment: that it is no answer to what is known, or that the answer did not stand."""
-    calls, said, stopped = list(calls_of(message).values()), text_of(message).strip(), message.get("stopReason")
+    calls, said, stopped = (
+        list(calls_of(message).values()),
+        text_of(message).strip(),
+        message.get("stopReason"),
+    )
     is_announced = str(look_up(message, "__openclaw", "runId")).startswith("announce:")
     is_unasked = not before.messages or before.messages[-1]["role"] == "assistant"
     is_nameless = not all(call.name.strip() for call in calls)
@@ -238,7 +298,8 @@ def _why_not(message: Record, before: Thread, came: list[Record | None], later: 
         "announcements of subagents": is_announced or is_unasked,
         "slash commands": _SLASH_COMMAND.match(before.asked),
         "masked secrets": MASKED.search(f"{before.asked} {made}"),
-        "contexts that are too long": sum(len(one["content"]) for one in before.messages) > _MAX_CONTEXT_CHARS,
+        "contexts that are too long": sum(len(one["content"]) for one in before.messages)
+        > _MAX_CONTEXT_CHARS,
         "stopped calls": None in came,
         "failed calls": any(result is not None and has_failed(result) for result in came),
         "answers that the user corrected": _TAKEN_BACK.search(reply),
@@ -261,11 +322,15 @@ def choose(moments: Iterable[Moment], most: int, left_out: Counter[str]) -> list
     once: dict[str, Moment] = {}
     for moment in moments:
         last = moment.messages[-1]["content"] if moment.messages[-1]["role"] == "tool" else ""
-        calls = sorted(json.dumps(call, sort_keys=True, ensure_ascii=False) for call in moment.calls)
+        calls = sorted(
+            json.dumps(call, sort_keys=True, ensure_ascii=False) for call in moment.calls
+        )
         likeness = " ".join(re.findall(r"[^\W\d]+", f"{moment.asked} {last} {calls}".casefold()))
         left_out["near-duplicates"] += likeness in once
         once.setdefault(likeness, moment)
-    drawn = sorted(once.values(), key=lambda one: hashlib.sha256(f"{one.session}{one.at}".encode()).digest())
+    drawn = sorted(
+        once.values(), key=lambda one: hashlib.sha256(f"{one.session}{one.at}".encode()).digest()
+    )
     for group_of in (attrgetter("tools", "session"), attrgetter("tools")):
         counts: defaultdict[Any, Iterator[int]] = defaultdict(count)
         turns = [next(counts[group_of(moment)]) for moment in drawn]
@@ -275,25 +340,41 @@ def choose(moments: Iterable[Moment], most: int, left_out: Counter[str]) -> list
 
 
 _MAX_FILES, _MAX_FILE_CHARS, _MAX_LINES, _SHORT_CHARS = 40, 20_000, 40, 20
-_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_TYPES = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 class Mask:
     """Takes keys out of texts; addresses, numbers and, where names are given, people and hosts have stand-ins."""
 
-    def __init__(self, secrets: Iterable[str], names: Collection[str] | None, moments: Iterable[Moment]) -> None:
+    def __init__(
+        self, secrets: Iterable[str], names: Collection[str] | None, moments: Iterable[Moment]
+    ) -> None:
         self._redact = Redactor(secrets)
         self._stand_ins: dict[str, dict[str, str]] = defaultdict(dict)
         self._patterns = {form: re.compile(pattern) for form, pattern in RULES["replaced"].items()}
         if names is not None:
-            texts = [json.dumps([one.cwd, one.messages, one.calls], ensure_ascii=False) for one in moments]
+            texts = [
+                json.dumps([one.cwd, one.messages, one.calls], ensure_ascii=False)
+                for one in moments
+            ]
             people = {*names, *(one for text in texts for one in re.findall(RULES["person"], text))}
             people |= {part for name in names for part in name.split() if len(part) > 2}
             hosts = {one for text in texts for one in re.findall(RULES["host"], text)}
-            hosts = {one for one in hosts if not re.fullmatch(RULES["nobodys_host"], one.casefold())}
+            hosts = {
+                one for one in hosts if not re.fullmatch(RULES["nobodys_host"], one.casefold())
+            }
             for form, found in (("host{}.example", hosts), ("person{}", people)):
                 words = "|".join(re.escape(one) for one in sorted(found, key=len, reverse=True))
-                self._patterns[form] = re.compile(rf"(?i)(?<![^\W_])(?:{words or '(?!)'})(?![^\W_])")
+                self._patterns[form] = re.compile(
+                    rf"(?i)(?<![^\W_])(?:{words or '(?!)'})(?![^\W_])"
+                )
 
     def __call__(self, text: str) -> str:
         text = self._redact(well_formed(text))
@@ -323,7 +404,9 @@ def _is_public(address: str) -> bool:
 def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Context | None) -> bytes:
     tools = _make_toolbox(moments, capture)
     if moments and not tools:
-        raise ConfigError("no tool was called in these moments, so none can be offered: give them with --capture")
+        raise ConfigError(
+            "no tool was called in these moments, so none can be offered: give them with --capture"
+        )
     source = "inferred" if capture is None else "captured"
     contexts, prompts = list[dict[str, Any]](), list[dict[str, Any]]()
     shared: list[Message] = []
@@ -334,14 +417,27 @@ def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Contex
             contexts.append({"tools": list(tools), "messages": mask_strings(shared, mask)})
         kind = "expected_calls" if calls else "ask" if moment.asks else "no_call"
         # The words of the user that came back in a call, grammar left out: "Yes, do it" speaks of what was said before.
-        asked = mask(" ".join([one["content"] for one in moment.messages if one["role"] == "user"][-2:]))
-        made = {*WORD.findall(str(calls).replace("\\n", " ").casefold())} - load_lexicon().function_words
+        asked = mask(
+            " ".join([one["content"] for one in moment.messages if one["role"] == "user"][-2:])
+        )
+        made = {
+            *WORD.findall(str(calls).replace("\\n", " ").casefold())
+        } - load_lexicon().function_words
         told = sorted(made.intersection(WORD.findall(asked.casefold())))
         effect = find_effect(moment, mask) if calls else None
         made_calls = [call._asdict() for call in calls] or True
-        validator = {"type": "agreement", kind: made_calls, "telling": told, "effect": effect, "cwd": mask(moment.cwd)}
+        validator = {
+            "type": "agreement",
+            kind: made_calls,
+            "telling": told,
+            "effect": effect,
+            "cwd": mask(moment.cwd),
+        }
         validator |= {"incumbent": moment.model, "tools_source": source}
-        prompt = {"id": f"m{len(prompts) + 1}", "name": moment.tools or ("a question" if moment.asks else "an answer")}
+        prompt = {
+            "id": f"m{len(prompts) + 1}",
+            "name": moment.tools or ("a question" if moment.asks else "an answer"),
+        }
         prompt |= {"category": moment.tools or "no call", "context": f"c{len(contexts)}"}
         own = mask_strings(moment.messages[len(shared) :], mask) or None
         prompts.append({**prompt, "messages": own, "validator": validator})
@@ -352,11 +448,15 @@ def make_suite(moments: Sequence[Moment], name: str, mask: Mask, capture: Contex
         *_assign({"system": mask(capture.system or "") if capture else None}),
         *("\n[toolbox]", *_assign(mask_strings(tools, mask))),
     ]
-    lines += [line for n, one in enumerate(contexts, 1) for line in (f"\n[contexts.c{n}]", *_assign(one))]
+    lines += [
+        line for n, one in enumerate(contexts, 1) for line in (f"\n[contexts.c{n}]", *_assign(one))
+    ]
     lines += [line for one in prompts for line in ("\n[[prompts]]", *_assign(one))]
     data = "\n".join([*lines, ""]).encode()
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"these moments come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max")
+        raise ConfigError(
+            f"these moments come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
+        )
     return data
 
 
@@ -371,19 +471,36 @@ def find_effect(moment: Moment, mask: Mask) -> dict[str, Any] | None:
         folder = next((word for word in command.split()[1:] if not word.startswith("-")), ".")
         files = {posixpath.join(folder, line): "" for line in lines if not line.endswith("/")}
     for name, given, result in _made_before(moment):
-        text = given.get("content") if name == "write" else result if name == "read" and len(given) == 1 else None
+        text = (
+            given.get("content")
+            if name == "write"
+            else result
+            if name == "read" and len(given) == 1
+            else None
+        )
         if name in ("write", "read", "edit") and isinstance(path := given.get("path"), str):
             files.pop(path, None)
             files |= {path: text} if isinstance(text, str) and len(text) <= _MAX_FILE_CHARS else {}
     # A relative path is looked for at home on the machine, in the workspace in history.
     home = (re.match(r"/home/[^/]+", moment.cwd) or ["/root"])[0]
     known, places = [*files.items()][-_MAX_FILES:], (home, moment.cwd or "/")
-    there = {posixpath.normpath(posixpath.join(place, path)): text for path, text in known for place in places}
+    there = {
+        posixpath.normpath(posixpath.join(place, path)): text
+        for path, text in known
+        for place in places
+    }
     world = {"user": posixpath.basename(home), "files": there}
     with suppress(Exception):  # a history may hold any name: then there is no such machine
         if World(world).call("exec", {"command": command}).text.split() == moment.printed.split():
-            output = {"contains_all": [_apart(mask(line)) for line in lines], "contains_none": RULES["not_looked_at"]}
-            return {"expected_tools": ["exec"], "world": mask_strings(world, mask), "output": output}
+            output = {
+                "contains_all": [_apart(mask(line)) for line in lines],
+                "contains_none": RULES["not_looked_at"],
+            }
+            return {
+                "expected_tools": ["exec"],
+                "world": mask_strings(world, mask),
+                "output": output,
+            }
     return None
 
 
@@ -405,29 +522,43 @@ def _made_before(moment: Moment) -> Iterator[tuple[str, dict[str, Any], str]]:
 def _make_toolbox(moments: Sequence[Moment], capture: Context | None) -> dict[str, dict[str, Any]]:
     """The tools on offer: those captured, and of what was called besides what the calls tell of it."""
     made: dict[str, list[Any]] = defaultdict(list)
-    known = {tool["function"]["name"]: tool["function"] for tool in capture.tools} if capture else {}
+    known = (
+        {tool["function"]["name"]: tool["function"] for tool in capture.tools} if capture else {}
+    )
     # Names that differ in case alone are one.
     spelled = {name.lower(): name for name in known}
     right = {call.name.lower() for moment in moments for call in moment.calls}
     for moment in moments:
-        before = [Call(name, given) for name, given, _ in _made_before(moment) if name.lower() not in right]
+        before = [
+            Call(name, given)
+            for name, given, _ in _made_before(moment)
+            if name.lower() not in right
+        ]
         for name, given in (*moment.calls, *before):
             made[spelled.setdefault(name.lower(), name)].append(given)
     # Nobody has to search for a tool that is offered.
     names = [name for name in sorted(made) if name not in known and not name.startswith("tool_")]
     box = {name: {"parameters": {"properties": {}, **_infer(made[name])}} for name in names}
-    return {n: {k: f[k] for k in ("description", "parameters") if k in f} for n, f in known.items()} | box
+    return {
+        n: {k: f[k] for k in ("description", "parameters") if k in f} for n, f in known.items()
+    } | box
 
 
 def _infer(values: Sequence[Any]) -> dict[str, Any]:
     kinds = sorted({_TYPES.get(type(value), "string") for value in values})
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     if "array" in kinds:
-        schema["items"] = _infer([one for value in values if isinstance(value, list) for one in value] or [""])
+        schema["items"] = _infer(
+            [one for value in values if isinstance(value, list) for one in value] or [""]
+        )
     if objects := [value for value in values if isinstance(value, dict)]:
         keys = list(dict.fromkeys(key for value in objects for key in value))
-        schema["properties"] = {key: _infer([value[key] for value in objects if key in value]) for key in keys}
-        schema["required"] = [key for key in keys if len(objects) > 1 and all(key in value for value in objects)]
+        schema["properties"] = {
+            key: _infer([value[key] for value in objects if key in value]) for key in keys
+        }
+        schema["required"] = [
+            key for key in keys if len(objects) > 1 and all(key in value for value in objects)
+        ]
     return schema
 
 

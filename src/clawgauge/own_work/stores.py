@@ -67,15 +67,21 @@ def look_up(value: Any, *keys: str) -> Any:
     return value
 
 
-def read_sessions(state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+def read_sessions(
+    state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any]
+) -> Iterator[Session]:
     """Every session of these agents, or of all, once, the rewound after what became of them; `logins` are added to."""
     folders = [one for one in _entries(state / "agents", left_out) if one.is_dir()]
     if not (folders := [one for one in folders if not agents or one.name in agents]):
         wanted = " or ".join(agents) or "agents"
-        raise ConfigError(f"{state} holds no {wanted}: name OpenClaw's state folder with --state-dir")
+        raise ConfigError(
+            f"{state} holds no {wanted}: name OpenClaw's state folder with --state-dir"
+        )
     seen: set[str] = set()
     for folder in folders:
-        for session in chain(_from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)):
+        for session in chain(
+            _from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)
+        ):
             if session.records and session.id not in seen:
                 seen.add(session.id)
                 yield session
@@ -85,7 +91,9 @@ def _entries(folder: Path, left_out: Counter[str]) -> list[Path]:
     try:
         found = sorted(folder.iterdir()) if not folder.is_symlink() else [folder]
     except OSError as fault:
-        left_out["folders that cannot be read"] += not isinstance(fault, FileNotFoundError | NotADirectoryError)
+        left_out["folders that cannot be read"] += not isinstance(
+            fault, FileNotFoundError | NotADirectoryError
+        )
         return []
     left_out["links, which are not followed"] += sum(one.is_symlink() for one in found)
     return [one for one in found if not one.is_symlink()]
@@ -101,11 +109,16 @@ def _from_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> I
             with closing(Database(Path(private) / path.name)) as database:
                 yield from _read_tables(database, path, left_out, logins)
         except DatabaseTooSlow as slow:
-            raise ConfigError(f"{path} is not read: {slow}; look at it with `openclaw doctor`") from slow
+            raise ConfigError(
+                f"{path} is not read: {slow}; look at it with `openclaw doctor`"
+            ) from slow
         except (sqlite3.Error, OSError, RunFolderError, MemoryError) as fault:
             why = getattr(fault, "strerror", None) or str(fault) or "it takes too much memory"
             advice = "look at it with `openclaw doctor`"
-            if isinstance(fault, sqlite3.Error) and sqlite3.sqlite_version_info < _STRICT_TABLES_SINCE:
+            if (
+                isinstance(fault, sqlite3.Error)
+                and sqlite3.sqlite_version_info < _STRICT_TABLES_SINCE
+            ):
                 version = sqlite3.sqlite_version
                 advice += f", or use a Python with a newer SQLite than {version}, which may read it"
             raise ConfigError(f"{path} cannot be read ({why}): {advice}") from fault
@@ -121,21 +134,29 @@ def _copy(folder: Path, private: Path) -> None:
     for _ in range(5):
         before = states()
         if sum(size for _, size, _ in before) > _MAX_STORE_BYTES:
-            raise ConfigError(f"{folder / _DATABASE[0]} is larger than {_MAX_STORE_BYTES >> 30} GiB: it is not read")
+            raise ConfigError(
+                f"{folder / _DATABASE[0]} is larger than {_MAX_STORE_BYTES >> 30} GiB: it is not read"
+            )
         (private / _DATABASE[1]).unlink(missing_ok=True)
         for name, *_ in before:
             with open_file(folder, name) as source, (private / name).open("wb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
         if states() == before:
             return
-    raise ConfigError(f"{folder / _DATABASE[0]} changes faster than it is copied: try again when OpenClaw is at rest")
+    raise ConfigError(
+        f"{folder / _DATABASE[0]} changes faster than it is copied: try again when OpenClaw is at rest"
+    )
 
 
-def _read_tables(database: Database, path: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+def _read_tables(
+    database: Database, path: Path, left_out: Counter[str], logins: list[Any]
+) -> Iterator[Session]:
     version = database.user_version()
     if version not in _SCHEMAS:
         known = f"OpenClaw's schemas {_SCHEMAS[0]} to {_SCHEMAS[-1]} are known"
-        raise ConfigError(f"{path} has schema {version}, and {known}: a newer clawgauge may read it")
+        raise ConfigError(
+            f"{path} has schema {version}, and {known}: a newer clawgauge may read it"
+        )
     columns = {table: database.plain_columns(table) for table in (*_COLUMNS, _LOGINS)}
     for table, needed in _COLUMNS.items():
         if not needed <= columns[table]:
@@ -203,7 +224,9 @@ def _from_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
     for path, named in ((path, _TRANSCRIPT.fullmatch(path.name)) for path in paths):
         if named is not None:
             records, told = read(path), path.with_name(f"{named['stem']}.trajectory.jsonl")
-            headers = [str(record.get("id")) for record in records if record.get("type") == "session"]
+            headers = [
+                str(record.get("id")) for record in records if record.get("type") == "session"
+            ]
             left_out["files without a session"] += not headers
             runs = _find_retried(read(told)) if told in paths else []
             yield from (Session(session_id, records, runs) for session_id in headers[:1])
@@ -230,7 +253,9 @@ class _Budget:
         self.bytes_left = max_bytes
 
 
-def _take(texts: Iterable[Any], left_out: Counter[str], budget: _Budget | None = None) -> list[Record]:
+def _take(
+    texts: Iterable[Any], left_out: Counter[str], budget: _Budget | None = None
+) -> list[Record]:
     """The records of one session; none where it is larger than a session, or what is left of the budget, may be."""
     records: list[Record] = []
     bytes_left = _MAX_SESSION_BYTES

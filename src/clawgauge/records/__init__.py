@@ -18,13 +18,45 @@ from clawgauge.records.result import (
 )
 from clawgauge.errors import Status
 from clawgauge.records.result import Result, TimingsUs, ToolInvocation, TranscriptTurn, as_count
-from clawgauge.records.run import HARMLESS, THINKING_LEVELS, Context, Harmless, Inventory, Job, MadeCall, Message
+from clawgauge.records.run import (
+    HARMLESS,
+    THINKING_LEVELS,
+    Context,
+    Harmless,
+    Inventory,
+    Job,
+    MadeCall,
+    Message,
+)
 from clawgauge.records.run import CAPACITY, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo
-from clawgauge.records.run import PromptKey, ProviderProbe, Resources, RunConfig, RunOptions, SuiteInfo, SuiteRecord
+from clawgauge.records.run import (
+    PromptKey,
+    ProviderProbe,
+    Resources,
+    RunConfig,
+    RunOptions,
+    SuiteInfo,
+    SuiteRecord,
+)
 from clawgauge.records.run import Target, fill_contexts, share_contexts
-from clawgauge.records.summary import CallBalance, ClockTrust, CostSummary, FailureCount, Fit, GroupSummary, JobVerdict
+from clawgauge.records.summary import (
+    CallBalance,
+    ClockTrust,
+    CostSummary,
+    FailureCount,
+    Fit,
+    GroupSummary,
+    JobVerdict,
+)
 from clawgauge.records.summary import CapacitySummary, Knee, StepSummary, TtftFit, WithinSlo
-from clawgauge.records.summary import InContext, LatencyStats, Need, Percentiles, RateWithInterval, Repeatability
+from clawgauge.records.summary import (
+    InContext,
+    LatencyStats,
+    Need,
+    Percentiles,
+    RateWithInterval,
+    Repeatability,
+)
 from clawgauge.records.summary import RunSummary, SuiteBreakdown, TaskSummary, ToolChannels, ToolUse
 
 SCHEMA_VERSION = 1

@@ -19,7 +19,9 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
     suite = f"{result.suite}/" if result.suite else ""
     head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
     blocks = {
-        "verdict": clean_cell(f"fail: {result.violation}" if result.violation else verdict_word(result)),
+        "verdict": clean_cell(
+            f"fail: {result.violation}" if result.violation else verdict_word(result)
+        ),
         "time": textwrap.fill(_time(result), _WIDTH),
         "tokens": clean_cell(_tokens(result)),
         "attempts": "\n".join(clean_cell(_attempt(one)) for one in result.attempts),
@@ -34,22 +36,37 @@ def render_call(result: Result, prompt: Prompt | None) -> str:
     blocks["reasoning"] = cut_text(result.reasoning_text or "", _TEXT_CHARS)
     blocks["answer"] = cut_text(result.raw_output, _TEXT_CHARS)
     # A line of an answer, or of a prompt, that looks like one of these headings stands further in.
-    told = [f"-- {name}\n{_HEADING.sub(' -- ', clean_lines(text))}" for name, text in blocks.items() if text]
+    told = [
+        f"-- {name}\n{_HEADING.sub(' -- ', clean_lines(text))}"
+        for name, text in blocks.items()
+        if text
+    ]
     return "".join([f"{clean_cell(head)}\n", *told, "\n"])
 
 
 def _invocation(call: ToolInvocation) -> str:
-    arguments = "" if call.arguments is None else f" {json.dumps(call.arguments, ensure_ascii=False)}"
+    arguments = (
+        "" if call.arguments is None else f" {json.dumps(call.arguments, ensure_ascii=False)}"
+    )
     return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
 
 
 def _time(result: Result) -> str:
     micro = result.timings_us
-    firsts = {"first token": (micro.ttft, result.ttft_ms), "first answer token": (micro.ttfa, result.ttfa_ms)}
+    firsts = {
+        "first token": (micro.ttft, result.ttft_ms),
+        "first answer token": (micro.ttfa, result.ttfa_ms),
+    }
     parts = [
         f"e2e {result.e2e_ms} ms",
-        *(f"{name} {format_latency(ms)}" for name, both in firsts.items() if (ms := shown_ms(*both)) is not None),
-        "" if micro.connect is None else f"connect {format_latency(micro.connect / 1000)} (outside the clock)",
+        *(
+            f"{name} {format_latency(ms)}"
+            for name, both in firsts.items()
+            if (ms := shown_ms(*both)) is not None
+        ),
+        ""
+        if micro.connect is None
+        else f"connect {format_latency(micro.connect / 1000)} (outside the clock)",
         "" if result.output_tps is None else f"{rounded(result.output_tps, 1)} tokens/s",
         f"waited in all {result.total_ms} ms" if len(result.attempts) > 1 else "",
         "cold start" if result.cold_start else "",
@@ -66,6 +83,12 @@ def _tokens(result: Result) -> str:
 
 
 def _attempt(attempt: Attempt) -> str:
-    asked = f", server asked for {attempt.retry_after_s:g} s" if attempt.retry_after_s is not None else ""
+    asked = (
+        f", server asked for {attempt.retry_after_s:g} s"
+        if attempt.retry_after_s is not None
+        else ""
+    )
     waited = f", then waited {attempt.waited_ms} ms" if attempt.waited_ms else ""
-    return f"{attempt.status} {attempt.failure_type or ''} after {attempt.e2e_ms} ms{asked}{waited}".replace("  ", " ")
+    return f"{attempt.status} {attempt.failure_type or ''} after {attempt.e2e_ms} ms{asked}{waited}".replace(
+        "  ", " "
+    )

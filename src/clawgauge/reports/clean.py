@@ -58,14 +58,22 @@ def one_row(text: str, room: int | None = None) -> str:
 
 def clean_lines(text: str) -> str:
     """Strip what could steer a terminal from every line, keep the lines, make no new ones; ends with one line end."""
-    return "".join(clean_terminal(line).replace("\n", " ") + "\n" for line in text.rstrip("\n").split("\n"))
+    return "".join(
+        clean_terminal(line).replace("\n", " ") + "\n" for line in text.rstrip("\n").split("\n")
+    )
 
 
 def display_width(text: str) -> int:
     if text.isascii():
         return len(text)
-    seen = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}]
-    return len(seen) + sum(unicodedata.east_asian_width(character) in {"W", "F"} for character in seen)
+    seen = [
+        c
+        for c in text
+        if not unicodedata.combining(c) and unicodedata.category(c) not in {"Mn", "Me", "Cf"}
+    ]
+    return len(seen) + sum(
+        unicodedata.east_asian_width(character) in {"W", "F"} for character in seen
+    )
 
 
 def wrap(line: str, room: int) -> str:

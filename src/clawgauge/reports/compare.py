@@ -10,13 +10,30 @@ from xml.etree import ElementTree as ET
 
 from clawgauge import words
 from clawgauge.compare import findings
-from clawgauge.compare.findings import METRICS, Comparison, Difference, Flip, PairComparison, Paired, PairedRate
+from clawgauge.compare.findings import (
+    METRICS,
+    Comparison,
+    Difference,
+    Flip,
+    PairComparison,
+    Paired,
+    PairedRate,
+)
 from clawgauge.compare.sides import label_prompt
 from clawgauge.figures import INDICATIVE
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
 from clawgauge.reports.words import LEGEND, name_models, word_unreadable
-from clawgauge.words import ABSENT, format_date, format_money, format_ms, format_p, format_percent, list_names, plural
+from clawgauge.words import (
+    ABSENT,
+    format_date,
+    format_money,
+    format_ms,
+    format_p,
+    format_percent,
+    list_names,
+    plural,
+)
 
 TESTS = {
     "mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation", "sign": "sign test",
@@ -48,7 +65,11 @@ _FIGURE_LEGEND = {
 }
 _FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
 _ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
-_GATE_COLUMNS = (Column("outcome"), Column("target", narrow="wrapped"), Column("rule", narrow="wrapped"))
+_GATE_COLUMNS = (
+    Column("outcome"),
+    Column("target", narrow="wrapped"),
+    Column("rule", narrow="wrapped"),
+)
 
 
 def describe_comparison(comparison: Comparison) -> list[Section]:
@@ -56,7 +77,10 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
         f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
         for letter, side in (("A", comparison.a), ("B", comparison.b))
     ]
-    sections = [Section("", [Prose(sides)]), Section("", [Prose(list(say_overall(comparison.pairs)))])]
+    sections = [
+        Section("", [Prose(sides)]),
+        Section("", [Prose(list(say_overall(comparison.pairs)))]),
+    ]
     for pair in comparison.pairs:
         # Explained once, under the first of them.
         legend = _FIGURE_LEGEND if pair is comparison.pairs[0] else {}
@@ -66,7 +90,9 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
         sections += [Section(title_pair(pair), [table]), *_findings(pair)]
     rules = [(_MARKS[found.outcome], found.target_b, say_rule(found)) for found in comparison.rules]
     kept = (0, 1, 2) if len({target for _, target, _ in rules}) > 1 else (0, 2)
-    gate = Table([_GATE_COLUMNS[n] for n in kept], [[rule[n] for n in kept] for rule in rules], bare=True)
+    gate = Table(
+        [_GATE_COLUMNS[n] for n in kept], [[rule[n] for n in kept] for rule in rules], bare=True
+    )
     sections.append(Section(f"gate: {'failed' if comparison.gate_failed else 'passed'}", [gate]))
     return [*sections, Section("worth knowing", [Points(closing_notes(comparison))])]
 
@@ -76,7 +102,12 @@ def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
     verdicts of the tables' rows. Of the other rows those that changed, so that the tables hold no surprise."""
     names = name_models(pair.target_b for pair in pairs)
     for title in (*RATE_TITLES.values(), *SHIFT_TITLES.values()):
-        models_by_word: dict[str, list[str]] = {"fewer in B": [], "lower in B": [], "more in B": [], "higher in B": []}
+        models_by_word: dict[str, list[str]] = {
+            "fewer in B": [],
+            "lower in B": [],
+            "more in B": [],
+            "higher in B": [],
+        }
         has_changed = False
         for pair in pairs:
             found = _compared_rows(pair).get(title)
@@ -117,18 +148,31 @@ def _word_verdict(title: str, found: Paired) -> str:
 
 
 def _findings(pair: PairComparison) -> list[Section]:
-    sections = [Section("", [Prose([sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence])])]
-    for direction, heading in (("lost", "passed in A, not in B"), ("gained", "passed in B, not in A")):
+    sections = [
+        Section(
+            "", [Prose([sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence])]
+        )
+    ]
+    for direction, heading in (
+        ("lost", "passed in A, not in B"),
+        ("gained", "passed in B, not in A"),
+    ):
         flips = [flip for flip in pair.flips if flip.direction == direction]
         sections.append(Section(f"{heading} ({len(flips)})", _flips(flips)))
     alone = []
     for side, letter in (("a", "A"), ("b", "B")):
         missing = [u for u in pair.unanswered if u.missing_in == side]
         named = [f"{label_prompt((u.suite, u.prompt_id))} ({u.failure_type})" for u in missing]
-        alone += [f"no answer in {letter} alone ({len(named)}): {list_names(named, _MAX_NAMED)}"] if named else []
+        alone += (
+            [f"no answer in {letter} alone ({len(named)}): {list_names(named, _MAX_NAMED)}"]
+            if named
+            else []
+        )
     for prompts, letter in ((pair.only_in_a, "A"), (pair.only_in_b, "B")):
         if prompts:
-            alone.append(f"{plural(len(prompts), 'prompt')} only in {letter}: {list_names(prompts, _MAX_NAMED)}")
+            alone.append(
+                f"{plural(len(prompts), 'prompt')} only in {letter}: {list_names(prompts, _MAX_NAMED)}"
+            )
     return [*sections, Section("", [Prose(alone)])]
 
 
@@ -136,12 +180,23 @@ def _flips(flips: Sequence[Flip]) -> list[Part]:
     answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
     rows = []
     for flip in flips[:MAX_LISTED]:
-        name = one_line(f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}", _MAX_CELL)
+        name = one_line(
+            f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}", _MAX_CELL
+        )
         counts = f"{flip.passes_a}/{flip.trials_a} → {flip.passes_b}/{flip.trials_b}"
         both = [(answer or "")[:_MAX_CHARS] for answer in (flip.answer_a, flip.answer_b)]
-        rows.append([name, counts, one_line(flip.violation or "", _MAX_CELL), *(both if answers else [])])
-    more = [f"… and {len(flips) - MAX_LISTED} more (--json has all)"] if len(flips) > MAX_LISTED else []
-    return [Table([*_FLIP_COLUMNS, *(_ANSWER_COLUMNS if answers else ())], rows, bare=True), Points(more)]
+        rows.append(
+            [name, counts, one_line(flip.violation or "", _MAX_CELL), *(both if answers else [])]
+        )
+    more = (
+        [f"… and {len(flips) - MAX_LISTED} more (--json has all)"]
+        if len(flips) > MAX_LISTED
+        else []
+    )
+    return [
+        Table([*_FLIP_COLUMNS, *(_ANSWER_COLUMNS if answers else ())], rows, bare=True),
+        Points(more),
+    ]
 
 
 def say_difference(difference: Difference) -> str:
@@ -165,11 +220,21 @@ def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
         if shift.n_prompts:
             # No medians beside it: of each side's own, one may rise while the pairs fall.
             p = ABSENT if shift.test is None else format_p(shift.p_holm)
-            yield SHIFT_TITLES[name], plural(shift.n_prompts, "pair"), "", say_shift(shift), p, *_verdict(shift)
+            yield (
+                SHIFT_TITLES[name],
+                plural(shift.n_prompts, "pair"),
+                "",
+                say_shift(shift),
+                p,
+                *_verdict(shift),
+            )
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
             mark = INDICATIVE if figure.name == "p95_ms" and has_thin_tail(pair) else ""
-            a, b = (say_figure(figure.name, getattr(figure, side), beyond=side in figure.beyond) for side in "ab")
+            a, b = (
+                say_figure(figure.name, getattr(figure, side), beyond=side in figure.beyond)
+                for side in "ab"
+            )
             verdict = "" if figure.reason is None else "cannot tell"
             yield f"{FIGURE_TITLES[figure.name]}{mark}", a, b, "", "", verdict, ""
 
@@ -202,7 +267,11 @@ def _rate(value: float | None, n_trials: int) -> str:
 def say_points(rate: PairedRate) -> str:
     if rate.difference is None:
         return ABSENT
-    bounds = f" [{words.signed(rate.ci_holm[0] * 100)}, {words.signed(rate.ci_holm[1] * 100)}]" if rate.ci_holm else ""
+    bounds = (
+        f" [{words.signed(rate.ci_holm[0] * 100)}, {words.signed(rate.ci_holm[1] * 100)}]"
+        if rate.ci_holm
+        else ""
+    )
     return f"{words.in_points(rate.difference)}{bounds}"
 
 
@@ -250,11 +319,16 @@ def say_pace(pair: PairComparison) -> str:
     moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B"
     if shift.verdict == "cannot_tell":
         loads = [
-            f"{words.rounded(one.load_1m, 1)} in {letter}" + (f" (on {plural(one.cores, 'core')})" if one.cores else "")
+            f"{words.rounded(one.load_1m, 1)} in {letter}"
+            + (f" (on {plural(one.cores, 'core')})" if one.cores else "")
             for letter, one in (("A", pair.load_a), ("B", pair.load_b))
             if one is not None and one.load_1m is not None
         ]
-        busy = f"machine load {' and '.join(loads)}" if loads else "how busy the machine was is not known"
+        busy = (
+            f"machine load {' and '.join(loads)}"
+            if loads
+            else "how busy the machine was is not known"
+        )
         measured = f"{say_shift(shift)} {over} ({moved})"
         return f"Whether the latency changed cannot be told: {measured}, {busy}; {shift.reason}."
     moved += f"; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
@@ -275,17 +349,25 @@ def say_stopped(pair: PairComparison, stopped: findings.StoppedSide) -> str:
     letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
     over = f"the search for the tier of {target} was over after {plural(stopped.n_asked, 'call')}"
     left_out = f"{plural(stopped.n_not_needed, 'prompt was', 'prompts were')} not needed"
-    bent = "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
+    bent = (
+        "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
+    )
     return f"{letter} stopped early: {over}, {left_out}; {bent}"
 
 
 def closing_notes(comparison: Comparison) -> list[str]:
     spoilt = [f"  {say_difference(d)}" for d in comparison.differences if d.scope != "note"]
     why = "times are not compared (--force compares them) because these differ:"
-    notes = ["compared by force although these differ:" if comparison.forced else why, *spoilt] if spoilt else []
+    notes = (
+        ["compared by force although these differ:" if comparison.forced else why, *spoilt]
+        if spoilt
+        else []
+    )
     notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
     notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
-    reasons = [figure.reason for pair in comparison.pairs for figure in pair.figures if figure.reason]
+    reasons = [
+        figure.reason for pair in comparison.pairs for figure in pair.figures if figure.reason
+    ]
     notes += dict.fromkeys(reasons)
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if targets:
@@ -297,9 +379,13 @@ def closing_notes(comparison: Comparison) -> list[str]:
             notes.append(word_unreadable(side.n_unreadable_lines, letter))
     left_out = sum(pair.latency_ms.n_cold_left_out for pair in comparison.pairs if pair.latency_ms)
     if comparison.latency_compared and left_out:
-        notes.append(f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls")
+        notes.append(
+            f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls"
+        )
     if len(comparison.pairs) > 1:
-        notes.append(f"p-values, intervals and verdicts are corrected for {len(comparison.pairs)} pairs (Holm)")
+        notes.append(
+            f"p-values, intervals and verdicts are corrected for {len(comparison.pairs)} pairs (Holm)"
+        )
     return notes
 
 
@@ -308,7 +394,9 @@ def render_comparison_junit(comparison: Comparison) -> str:
 
     A test is a rule: a prompt that went the other way, as some do when nothing has changed, is told and fails nothing.
     """
-    root = ET.Element("testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}"))
+    root = ET.Element(
+        "testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}")
+    )
     for pair in comparison.pairs:
         flips = [_say_flip(flip) for flip in pair.flips]
         said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison), *flips]
@@ -329,9 +417,18 @@ def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.E
     for finding in comparison.rules:
         if (finding.target_a, finding.target_b) == targets:
             case = ET.SubElement(suite, "testcase", classname=name, name=_text(finding.rule))
-            said, fault = _text(say_rule(finding)), {"broken": "failure", "not_judged": "error"}.get(finding.outcome)
-            ET.SubElement(case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}).text = said
-    for count, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+            said, fault = (
+                _text(say_rule(finding)),
+                {"broken": "failure", "not_judged": "error"}.get(finding.outcome),
+            )
+            ET.SubElement(
+                case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}
+            ).text = said
+    for count, path in (
+        ("tests", "testcase"),
+        ("failures", "testcase/failure"),
+        ("errors", "testcase/error"),
+    ):
         suite.set(count, str(len(suite.findall(path))))
     return suite
 
@@ -339,8 +436,18 @@ def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.E
 def _say_flip(flip: Flip) -> str:
     name = f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}"
     counts = f"passed {flip.passes_a}/{flip.trials_a} in A and {flip.passes_b}/{flip.trials_b} in B"
-    answers = [f"{letter}: {said}" for letter, said in (("A", flip.answer_a), ("B", flip.answer_b)) if said is not None]
-    return "\n".join([f"{flip.direction}: {name}, {counts}", *([flip.violation] if flip.violation else []), *answers])
+    answers = [
+        f"{letter}: {said}"
+        for letter, said in (("A", flip.answer_a), ("B", flip.answer_b))
+        if said is not None
+    ]
+    return "\n".join(
+        [
+            f"{flip.direction}: {name}, {counts}",
+            *([flip.violation] if flip.violation else []),
+            *answers,
+        ]
+    )
 
 
 def _text(text: str) -> str:

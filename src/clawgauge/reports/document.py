@@ -45,7 +45,11 @@ class Table:
 
     def explain(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
         headings = {column.heading for column in columns}
-        seen = (mark for mark in self.legend if mark in headings or any(mark in cell for row in rows for cell in row))
+        seen = (
+            mark
+            for mark in self.legend
+            if mark in headings or any(mark in cell for row in rows for cell in row)
+        )
         return [self.legend[mark] for mark in seen]
 
 
@@ -75,7 +79,10 @@ class Section(NamedTuple):
 
 
 def shown(sections: Sequence[Section]) -> list[Section]:
-    filled = [(title, [p for p in parts if (p.rows if isinstance(p, Table) else p.lines)]) for title, parts in sections]
+    filled = [
+        (title, [p for p in parts if (p.rows if isinstance(p, Table) else p.lines)])
+        for title, parts in sections
+    ]
     return [Section(title, parts) for title, parts in filled if parts]
 
 
@@ -84,7 +91,9 @@ def as_markdown(title: str, sections: Sequence[Section]) -> str:
     blocks = [f"# {escape_cell(title)}"]
     for heading, parts in shown(sections):
         if heading:
-            blocks.append(f"## {escape_cell(heading if ':' in heading else heading[0].upper() + heading[1:])}")
+            blocks.append(
+                f"## {escape_cell(heading if ':' in heading else heading[0].upper() + heading[1:])}"
+            )
         blocks += map(_part, parts)
     return "\n\n".join(blocks) + "\n"
 
@@ -95,7 +104,10 @@ def _part(part: Part) -> str:
         legend = [Prose(lines)] if (lines := part.explain(part.columns, part.rows)) else []
         return "\n\n".join([render_table(part.columns, rows), *map(_part, legend)])
     if isinstance(part, Points):
-        return "\n".join(f"{' ' * (len(line) - len(line.lstrip(' ')))}- {escape_line(line)}" for line in part.lines)
+        return "\n".join(
+            f"{' ' * (len(line) - len(line.lstrip(' ')))}- {escape_line(line)}"
+            for line in part.lines
+        )
     if isinstance(part, Commands):
         # An indented block is shown as it stands, whatever back-ticks a name in it holds.
         return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
@@ -109,8 +121,14 @@ def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
 
 def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """A GitHub-style table of escaped cells; its columns line up in a plain text editor too."""
-    lines, aligns = [[column.heading for column in columns], *rows], [column.align for column in columns]
+    lines, aligns = (
+        [[column.heading for column in columns], *rows],
+        [column.align for column in columns],
+    )
     widths = [max(_MIN_WIDTH, *map(display_width, cells)) for cells in zip(*lines, strict=True)]
-    rule = ["-" * (w - 1) + (":" if align == "right" else "-") for w, align in zip(widths, aligns, strict=True)]
+    rule = [
+        "-" * (w - 1) + (":" if align == "right" else "-")
+        for w, align in zip(widths, aligns, strict=True)
+    ]
     padded = [list(map(pad, line, widths, aligns)) for line in lines]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [padded[0], rule, *padded[1:]])

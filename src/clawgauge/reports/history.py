@@ -35,7 +35,10 @@ def describe_history(history: History) -> list[Section]:
     runs, loads = [], []
     for run in history.runs:
         at, names = (run.run_id, format_date(run.started_at_ms)), name_models(run.passes)
-        told = [f"{names[target]} {f'{k}/{n}' if n else ABSENT}" for target, (k, n) in run.passes.items()]
+        told = [
+            f"{names[target]} {f'{k}/{n}' if n else ABSENT}"
+            for target, (k, n) in run.passes.items()
+        ]
         passed = one_line(list_names(told, _MAX_TARGETS), _MAX_PASSES) or ABSENT
         if run.load:
             loads.append((*at, " ".join(run.load)))
@@ -43,13 +46,22 @@ def describe_history(history: History) -> list[Section]:
             runs.append((*at, _answered(run), _suites(run.suites) or ABSENT, passed))
     # One row per target and set of prompts; two sets that look alike get their form's hash.
     looks = Counter((trend.target, _prompts(trend)) for trend in history.trends)
-    trends = [_trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1) for trend in history.trends]
-    unsure = any(trend.latest.tier is not None and not trend.latest.decided for trend in history.trends)
+    trends = [
+        _trend_row(trend, alike=looks[trend.target, _prompts(trend)] > 1)
+        for trend in history.trends
+    ]
+    unsure = any(
+        trend.latest.tier is not None and not trend.latest.decided for trend in history.trends
+    )
     legend = {INDICATIVE: LEGEND} | ({"tier": "a tier with ? is not decided yet"} if unsure else {})
     yielding = ("p95", "runs", "tier", "p50", "prompts", "latest")
     models = Table(_TREND_COLUMNS, trends, yielding, grouped=True, legend=legend)
     series = [row for trend in history.trends for row in _series_rows(trend)]
-    drift = [f"{trend.target} on {_prompts(trend)}: {sentence}" for trend in history.trends for sentence in trend.drift]
+    drift = [
+        f"{trend.target} on {_prompts(trend)}: {sentence}"
+        for trend in history.trends
+        for sentence in trend.drift
+    ]
     table = Table(_RUN_COLUMNS, runs, ("suites", "answered", "passed, by model", "started"))
     return [
         Section(f"{plural(len(history.runs), 'run')} in {history.runs_dir}", [table]),
@@ -65,7 +77,9 @@ def describe_history(history: History) -> list[Section]:
 
 
 def list_unreadable(history: History) -> list[str]:
-    spoilt = [word_unreadable(n, run.run_id) for run in history.runs if (n := run.n_unreadable_lines)]
+    spoilt = [
+        word_unreadable(n, run.run_id) for run in history.runs if (n := run.n_unreadable_lines)
+    ]
     return [*(f"{run.path}: {run.reason}" for run in history.unreadable), *spoilt]
 
 
@@ -119,7 +133,9 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
     if len(trend.points) < 2:
         return []
     earlier = len(trend.points) - _MAX_SERIES
-    title = f"{trend.target} on {_prompts(trend)}" + (f", without {earlier} earlier" if earlier > 0 else "")
+    title = f"{trend.target} on {_prompts(trend)}" + (
+        f", without {earlier} earlier" if earlier > 0 else ""
+    )
     return [
         (title, point.run_id, _answered(point), _pass_rate(point), _time(point, "p50"))
         for point in trend.points[-_MAX_SERIES:]
@@ -132,13 +148,17 @@ def _word_coverage(coverage: Sequence[Coverage]) -> list[str]:
     for part in (part for part in coverage if part.missing):
         words = [f"{part.suite or 'first harness'} {part.n_answered}/{part.n_prompts} answered"]
         words += [f"missing {list_names(part.missing, _MAX_IDS)}"] if part.n_answered else []
-        words += [f"{part.n_outdated} of them answered in an earlier content"] if part.n_outdated else []
+        words += (
+            [f"{part.n_outdated} of them answered in an earlier content"] if part.n_outdated else []
+        )
         lacking[part.target].append("; ".join(words))
     whole = [target for target, lacks in lacking.items() if not lacks]
     lines = [f"all prompts: {list_names(whole, len(whole))}"] if whole else []
     for target, lacks in lacking.items():
         lines += [target, *(f"  {words}" for words in lacks)] if lacks else []
-    never = {part.suite: n for part in coverage if (n := (part.n_in_suite or 0) - part.n_prompts) > 0}
+    never = {
+        part.suite: n for part in coverage if (n := (part.n_in_suite or 0) - part.n_prompts) > 0
+    }
     named = list_names([f"{n} of {suite}" for suite, n in never.items()], len(never))
     return [*lines, *([f"never asked of anyone: {named}"] if never else [])]
 
@@ -152,5 +172,7 @@ def _fill(history: History) -> list[str]:
         lines.append(f"# left out: {plural(n, 'prompt')} of {target}, {key} is not set")
     if history.n_not_fillable:
         prompts = plural(history.n_not_fillable, "prompt")
-        lines.append(f"# {prompts} cannot be planned: the folders of an older harness do not hold their prompts")
+        lines.append(
+            f"# {prompts} cannot be planned: the folders of an older harness do not hold their prompts"
+        )
     return lines or ["# nothing is missing"]

@@ -17,7 +17,17 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from clawgauge.reports.clean import clean_cell, clean_lines, clean_terminal, display_width, wrap
-from clawgauge.reports.document import Column, Commands, Part, Points, Prose, Section, Table, pad, shown
+from clawgauge.reports.document import (
+    Column,
+    Commands,
+    Part,
+    Points,
+    Prose,
+    Section,
+    Table,
+    pad,
+    shown,
+)
 from clawgauge.reports.words import short_names
 from clawgauge.words import ABSENT, list_names, plural
 
@@ -100,8 +110,14 @@ def _continued(lines: Sequence[str], room: int) -> Iterator[str]:
 
 def _table(table: Table, room: int) -> Iterator[str]:
     indent = "" if table.ruled else "    " if table.grouped else "  "
-    places = [n for n, column in enumerate(table.columns) if column.narrow != "below" and n >= table.grouped]
-    lanes: list[_Lane] = [(table.columns[place], [clean_cell(row[place]) for row in table.rows]) for place in places]
+    places = [
+        n
+        for n, column in enumerate(table.columns)
+        if column.narrow != "below" and n >= table.grouped
+    ]
+    lanes: list[_Lane] = [
+        (table.columns[place], [clean_cell(row[place]) for row in table.rows]) for place in places
+    ]
     lanes, left_out = _fitted(table, lanes, room - len(indent))
     lines = _laid_out(_joined(lanes), room - len(indent), bare=table.bare)
     if not table.bare:
@@ -112,11 +128,15 @@ def _table(table: Table, room: int) -> Iterator[str]:
     yield from _rows(table, lines, below, indent, room)
     told = table.explain([column for column, _ in lanes], [cells for _, cells in lanes])
     if left_out:
-        told.append(f"no room for {list_names(left_out, len(left_out))}: COLUMNS=200 before the command shows all")
+        told.append(
+            f"no room for {list_names(left_out, len(left_out))}: COLUMNS=200 before the command shows all"
+        )
     yield from (wrap(f"{indent[:2]}{line}", room) for line in told)
 
 
-def _rows(table: Table, lines: Sequence[str], below: Sequence[int], indent: str, room: int) -> Iterator[str]:
+def _rows(
+    table: Table, lines: Sequence[str], below: Sequence[int], indent: str, room: int
+) -> Iterator[str]:
     if not table.grouped and not below:
         yield from (f"{indent}{line}" for line in lines)
         return
@@ -131,7 +151,9 @@ def _rows(table: Table, lines: Sequence[str], below: Sequence[int], indent: str,
             left, right = (f"{heading}\n{text}" for heading, text in cells)
             yield from (side_by_side(left, right, min(room, _PROSE_WIDTH)), "")
         else:
-            yield from (wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT)
+            yield from (
+                wrap(f"     {heading}: {text}", room) for heading, text in cells if text != ABSENT
+            )
 
 
 def _fitted(table: Table, lanes: Sequence[_Lane], room: int) -> tuple[list[_Lane], list[str]]:
@@ -143,7 +165,10 @@ def _fitted(table: Table, lanes: Sequence[_Lane], room: int) -> tuple[list[_Lane
             short[column.heading] = column, list(map(short_names(cells).__getitem__, cells))
     kept = short.keys() - set(table.yielding)
     for heading in reversed(table.yielding):
-        if _total([lane for name, lane in short.items() if name in {*kept, heading}], _least_width) <= room:
+        if (
+            _total([lane for name, lane in short.items() if name in {*kept, heading}], _least_width)
+            <= room
+        ):
             kept |= {heading} & short.keys()
     left_out = [heading for heading in table.yielding if heading in short.keys() - kept]
     fitting = [(column, cells) for column, cells in lanes if column.heading in kept]
@@ -151,7 +176,10 @@ def _fitted(table: Table, lanes: Sequence[_Lane], room: int) -> tuple[list[_Lane
         fitting = [short[column.heading] for column, _ in fitting]
         spare = room - _total(fitting, _width)
         named = ("name", "target")
-        fitting = [_cut_names(lane, _width(lane) + spare) if lane[0].narrow in named else lane for lane in fitting]
+        fitting = [
+            _cut_names(lane, _width(lane) + spare) if lane[0].narrow in named else lane
+            for lane in fitting
+        ]
     return fitting, left_out
 
 
@@ -174,7 +202,10 @@ def _joined(lanes: Sequence[_Lane]) -> list[_Lane]:
     for column, cells in lanes:
         if joined and column.narrow == joined[-1][0].narrow == "mark":
             before, filled = joined.pop()
-            filled = [f"{pad(left, len(before.heading))} {cell}" for left, cell in zip(filled, cells, strict=True)]
+            filled = [
+                f"{pad(left, len(before.heading))} {cell}"
+                for left, cell in zip(filled, cells, strict=True)
+            ]
             column, cells = column._replace(heading=f"{before.heading} {column.heading}"), filled
         joined.append((column, cells))
     return joined
@@ -195,28 +226,48 @@ def _narrowest(lane: _Lane) -> int:
 
 def _least_width(lane: _Lane) -> int:
     """What a column should not do with less of: one that wraps needs room for its longest word, within reason."""
-    words = [word for cell in lane[1] for word in cell.split()] if lane[0].narrow == "wrapped" else []
+    words = (
+        [word for cell in lane[1] for word in cell.split()] if lane[0].narrow == "wrapped" else []
+    )
     return max(_narrowest(lane), min(max(map(display_width, words), default=0), _LONGEST_WORD))
 
 
 def _laid_out(lanes: Sequence[_Lane], room: int, *, bare: bool) -> list[str]:
-    laid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style="")
+    laid = RichTable(
+        box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=not bare, header_style=""
+    )
     least = _least_width if _total(lanes, _least_width) <= room else _narrowest
     widths, lowest = list(map(_width, lanes)), list(map(least, lanes))
     # The widest that has some to spare gives first; `rich` would take as much from who has none.
     for _ in range(min(_total(lanes, _width) - room, sum(widths) - sum(lowest))):
-        widest = max(range(len(lanes)), key=lambda place: widths[place] * (widths[place] > lowest[place]))
+        widest = max(
+            range(len(lanes)), key=lambda place: widths[place] * (widths[place] > lowest[place])
+        )
         widths[widest] -= 1
     for (column, _), width in zip(lanes, widths, strict=True):
-        laid.add_column(Text(column.heading, no_wrap=True), justify=column.align, no_wrap=True, width=width)
+        laid.add_column(
+            Text(column.heading, no_wrap=True), justify=column.align, no_wrap=True, width=width
+        )
     wraps = [column.narrow == "wrapped" for column, _ in lanes]
     for row in zip(*(cells for _, cells in lanes), strict=True):
         cells = zip(row, wraps, strict=True)
-        laid.add_row(*(Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis") for cell, w in cells))
+        laid.add_row(
+            *(
+                Text(cell or " ", no_wrap=not w, overflow="fold" if w else "ellipsis")
+                for cell, w in cells
+            )
+        )
     out = io.StringIO()
     # What a terminal would be asked is answered here: this is text for whoever reads it.
     room = sum(widths) + _GAP * len(widths)
-    console = Console(file=out, width=room, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
+    console = Console(
+        file=out,
+        width=room,
+        color_system=None,
+        force_terminal=False,
+        legacy_windows=False,
+        _environ={},
+    )
     console.print(laid, crop=False, soft_wrap=False)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 

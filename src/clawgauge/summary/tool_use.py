@@ -95,9 +95,7 @@ def judge_tool_use(
         suites=list(dict.fromkeys(ending.suite for ending in pool)),
         rescued=n_rescued,
         formats=formats,
-        caution=word_caution(
-            _find_cautions(group.offered, schedule, arguments, n_rescued, n_made)
-        ),
+        caution=word_caution(_find_cautions(group.offered, schedule, arguments, n_rescued, n_made)),
         tier1=standing.tier_1,
         tools_seen=judge_tools_seen(group),
     )

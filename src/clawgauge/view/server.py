@@ -350,7 +350,9 @@ def _read_target(request: web.BaseRequest) -> _Target:
     # A folder may have any bytes in its name, and Python keeps those that are no text as they are.
     parts = [os.fsdecode(unquote_to_bytes(part)) for part in path[1:].split("/")]
     try:
-        fields = parse_qs(raw_query, keep_blank_values=True, errors="surrogateescape", max_num_fields=100)
+        fields = parse_qs(
+            raw_query, keep_blank_values=True, errors="surrogateescape", max_num_fields=100
+        )
     except ValueError:
         raise _Refused(400, "The query of this address cannot be read.") from None
     return _Target(parts, {name: values[0] for name, values in fields.items()})

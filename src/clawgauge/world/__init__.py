@@ -19,7 +19,18 @@ from typing import Any
 from clawgauge.errors import SuiteError
 from clawgauge.world.effects import ToolAnswer as ToolAnswer
 
-TOOL_NAMES = ("exec", "read", "write", "edit", "web_fetch", "message", "ask_user", "cron", "memory", "process")
+TOOL_NAMES = (
+    "exec",
+    "read",
+    "write",
+    "edit",
+    "web_fetch",
+    "message",
+    "ask_user",
+    "cron",
+    "memory",
+    "process",
+)
 
 
 def can_run() -> bool:
@@ -37,7 +48,9 @@ def engine() -> str | None:
 @functools.cache
 def _load() -> dict[str, dict[str, Any]]:
     definitions = {}
-    for name, tool in tomllib.loads(Path(__file__).with_name("tools.toml").read_text("utf-8")).items():
+    for name, tool in tomllib.loads(
+        Path(__file__).with_name("tools.toml").read_text("utf-8")
+    ).items():
         properties = {
             argument: {"type": "string", "description": given} if isinstance(given, str) else given
             for argument, given in tool["arguments"].items()
@@ -53,6 +66,8 @@ def tool_definitions(names: Iterable[str]) -> list[dict[str, Any]]:
     definitions = []
     for name in names:
         if name not in TOOL_NAMES:
-            raise SuiteError(f"no built-in tool is called '{name}'; the tools are {', '.join(TOOL_NAMES)}")
+            raise SuiteError(
+                f"no built-in tool is called '{name}'; the tools are {', '.join(TOOL_NAMES)}"
+            )
         definitions.append(copy.deepcopy(_load()[name]))
     return definitions

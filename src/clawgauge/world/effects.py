@@ -31,8 +31,16 @@ class FileFault(Refusal):
 
 
 NOT_FOUND, EXISTS, BUSY = "No such file or directory", "File exists", "Device or resource busy"
-NOT_A_DIRECTORY, IS_A_DIRECTORY, NOT_EMPTY = "Not a directory", "Is a directory", "Directory not empty"
-DENIED, NOT_PERMITTED, UNSUPPORTED = "Permission denied", "Operation not permitted", "Links are not supported here"
+NOT_A_DIRECTORY, IS_A_DIRECTORY, NOT_EMPTY = (
+    "Not a directory",
+    "Is a directory",
+    "Directory not empty",
+)
+DENIED, NOT_PERMITTED, UNSUPPORTED = (
+    "Permission denied",
+    "Operation not permitted",
+    "Links are not supported here",
+)
 TOO_LARGE, NO_SPACE = "File too large", "No space left on device"
 NAME_TOO_LONG, INVALID = "File name too long", "Invalid argument"
 
@@ -132,4 +140,6 @@ def bound_memory() -> None:
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (_PROCESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1])
+        )

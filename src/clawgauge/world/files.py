@@ -77,11 +77,22 @@ class Disks:
         for index, given in enumerate([*spec, DiskSpec(mount="/")]):
             key, mount = f"disks[{index}]", resolve(given.mount)
             if mount in self._by_mount and index < len(spec):
-                raise SuiteError("key 'disks' has two disks with one mount point; give each its own")
+                raise SuiteError(
+                    "key 'disks' has two disks with one mount point; give each its own"
+                )
             wanted = None if given.used is None else read_size(given.used, f"{key}.used")
-            disk = Disk(given.device, mount, read_size(given.size, f"{key}.size"), 0, wanted, given.inodes_used)
+            disk = Disk(
+                given.device,
+                mount,
+                read_size(given.size, f"{key}.size"),
+                0,
+                wanted,
+                given.inodes_used,
+            )
             if not 0 <= (given.inodes_used or 0) <= disk.n_inodes:
-                raise SuiteError(f"key '{key}.inodes_used' must be a whole number from 0 to {disk.n_inodes}")
+                raise SuiteError(
+                    f"key '{key}.inodes_used' must be a whole number from 0 to {disk.n_inodes}"
+                )
             self._by_mount.setdefault(mount, disk)
 
     def __iter__(self) -> Iterator[Disk]:
@@ -89,14 +100,20 @@ class Disks:
 
     def disk_of(self, path: str) -> Disk:
         """The one with the longest mount point above a path."""
-        holding = [disk for disk in self._by_mount.values() if f"{path}/".startswith(prefix_of(disk.mount))]
+        holding = [
+            disk for disk in self._by_mount.values() if f"{path}/".startswith(prefix_of(disk.mount))
+        ]
         return max(holding, key=lambda disk: len(disk.mount))
 
     def settle(self) -> None:
         """Once the files stand: make each disk as full as the specification says it starts."""
         for index, disk in enumerate(self._by_mount.values()):
             taken = disk.used
-            disk.used = taken + min(disk.size - taken, disk.size * 3 // 10) if disk.wanted is None else disk.wanted
+            disk.used = (
+                taken + min(disk.size - taken, disk.size * 3 // 10)
+                if disk.wanted is None
+                else disk.wanted
+            )
             if not taken <= disk.used <= disk.size:
                 words = f"is {disk.used} bytes; the files alone take {taken} of {disk.size}"
                 raise SuiteError(f"key 'disks[{index}].used' {words}")
@@ -153,7 +170,12 @@ class FileTree:
     """Nodes by absolute path. Every method takes paths that `resolve` has made plain."""
 
     def __init__(self, ledger: Ledger, disks: Disks) -> None:
-        self._ledger, self._clock, self._fuel, self._disks = ledger, ledger.clock, ledger.fuel, disks
+        self._ledger, self._clock, self._fuel, self._disks = (
+            ledger,
+            ledger.clock,
+            ledger.fuel,
+            disks,
+        )
         root = Node("root", 0o755, ledger.clock.start_s, is_directory=True)
         disks.resize("/", 0, root.size)
         self._nodes = {"/": root}
@@ -225,7 +247,11 @@ class FileTree:
     def n_links(self, path: str) -> int:
         """As `ls -l` counts: a directory has one from above, its own, and one from each directory in it."""
         names = self._names.get(path)
-        return 1 if names is None else 2 + sum(posixpath.join(path, name) in self._names for name in names)
+        return (
+            1
+            if names is None
+            else 2 + sum(posixpath.join(path, name) in self._names for name in names)
+        )
 
     def peek(self, path: str) -> Node:
         """A node already found by `names` or `inside`, without asking again whether the user may reach it."""
@@ -235,16 +261,31 @@ class FileTree:
     def text_of(self, path: str) -> str | None:
         """The text of a file whoever may read it, or None where there is no file: for judging, not for tools."""
         node = self._nodes.get(path)
-        return None if node is None or node.is_directory else to_bytes(node.text).decode("utf-8", "replace")
+        return (
+            None
+            if node is None or node.is_directory
+            else to_bytes(node.text).decode("utf-8", "replace")
+        )
 
-    def write(self, path: str, text: str, *, append: bool = False, hidden_bytes: int = 0, mode: int = 0o644) -> None:
+    def write(
+        self,
+        path: str,
+        text: str,
+        *,
+        append: bool = False,
+        hidden_bytes: int = 0,
+        mode: int = 0o644,
+    ) -> None:
         if path in DEVICES:
             _refuse_if(path == "/dev/full", effects.NO_SPACE)
             return
         self._fuel.spend(STEP + len(text))
         if (node := self._nodes.get(path)) is None:
             self._require_writable_parent(path)
-            self._put(path, Node(self._ledger.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes))
+            self._put(
+                path,
+                Node(self._ledger.user, mode, self._clock.now_s, text, hidden_bytes=hidden_bytes),
+            )
             self._ledger.note("created", path)
             return
         self.node(path)
@@ -318,7 +359,10 @@ class FileTree:
         if path not in self._nodes:
             self.write(path, "")
         node = self.node(path)
-        _refuse_if(not node.allows(self._ledger.user, WRITE) and self._ledger.user != node.owner, effects.DENIED)
+        _refuse_if(
+            not node.allows(self._ledger.user, WRITE) and self._ledger.user != node.owner,
+            effects.DENIED,
+        )
         node.modified_s = self._clock.now_s if at_s is None else at_s
         self._ledger.note("changed", path, "touched")
 
@@ -398,6 +442,8 @@ def _refuse_if(is_so: object, words: str) -> None:
 
 
 def _refuse_bad_name(path: str) -> None:
-    is_too_long = len(path) > _MAX_PATH_CHARS or any(len(part) > _MAX_NAME_CHARS for part in path.split("/"))
+    is_too_long = len(path) > _MAX_PATH_CHARS or any(
+        len(part) > _MAX_NAME_CHARS for part in path.split("/")
+    )
     _refuse_if(is_too_long, effects.NAME_TOO_LONG)
     _refuse_if("\0" in path, effects.INVALID)

@@ -12,8 +12,28 @@ from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import FileFault, Ledger
 from clawgauge.world.files import DEVICES, Disks, DiskSpec, FileTree, Node, resolve, to_bytes
 from clawgauge.world.outside import Mailbox, MessageSpec, Notes, Reply, Web
-from clawgauge.world.services import JobSpec, Process, ProcessSpec, ProcessTable, Schedule, Services, ServiceSpec
-from clawgauge.world.spec import SERVER, Mode, Name, Noun, Path, Size, Word, at_key, read, read_moment, read_size
+from clawgauge.world.services import (
+    JobSpec,
+    Process,
+    ProcessSpec,
+    ProcessTable,
+    Schedule,
+    Services,
+    ServiceSpec,
+)
+from clawgauge.world.spec import (
+    SERVER,
+    Mode,
+    Name,
+    Noun,
+    Path,
+    Size,
+    Word,
+    at_key,
+    read,
+    read_moment,
+    read_size,
+)
 
 RELEASE = "6.1.0-31-amd64"
 _MIB, _DAY_S = 1024**2, 86_400
@@ -110,7 +130,9 @@ class Machine:
     def memory(self) -> dict[str, int]:
         """Bytes, as `free` and /proc/meminfo show them."""
         total, swap = self.spec.ram_mb * _MIB, self.spec.swap_mb * _MIB
-        used = min(total, 180 * _MIB + int(sum(process.memory_mb for process in self.processes) * _MIB))
+        used = min(
+            total, 180 * _MIB + int(sum(process.memory_mb for process in self.processes) * _MIB)
+        )
         cache = (total - used) // 3
         return {
             "total": total, "used": used, "free": total - used - cache, "shared": 2 * _MIB, "cache": cache,
@@ -122,13 +144,18 @@ class Machine:
         return busy + 0.04, busy * 0.9 + 0.05, busy * 0.8 + 0.05
 
     def open_files(self, process: Process) -> list[str]:
-        return [*process.open, *(path for path, name in self._holders.items() if name == process.name)]
+        return [
+            *process.open,
+            *(path for path, name in self._holders.items() if name == process.name),
+        ]
 
     def _read_faults(self, faults: list[FaultSpec]) -> None:
         for index, fault in enumerate(faults):
             key = f"faults[{index}]"
             if [fault.tool, fault.url, fault.file].count("") != 2:
-                raise SuiteError(f"key '{key}.tool': a fault names one 'tool', one 'url' or one 'file'")
+                raise SuiteError(
+                    f"key '{key}.tool': a fault names one 'tool', one 'url' or one 'file'"
+                )
             if fault.url:
                 self.web.add_fault(fault.url, f"{key}.url", fault.status, fault.times)
             elif fault.file and not fault.locked_by:
@@ -138,7 +165,9 @@ class Machine:
             elif fault.tool not in TOOL_NAMES:
                 raise SuiteError(f"key '{key}.tool' must be one of {', '.join(TOOL_NAMES)}")
             else:
-                self.errors.setdefault(fault.tool, []).extend([TOOL_ERRORS[fault.error]] * fault.times)
+                self.errors.setdefault(fault.tool, []).extend(
+                    [TOOL_ERRORS[fault.error]] * fault.times
+                )
 
     def _holder_of(self, path: str) -> str | None:
         name = self._holders.get(path)
@@ -148,9 +177,13 @@ class Machine:
     def _place_files(self, files: Mapping[str, Any]) -> None:
         start_s = self.clock.start_s
         modes = dict.fromkeys(SERVER["directories"], 0o755) | {"/root": 0o700, "/tmp": 0o1777}  # noqa: S108 - simulated
-        owners = dict.fromkeys(modes, "root") | dict.fromkeys(("/opt", "/srv", "/var/log", self.home), self.user)
+        owners = dict.fromkeys(modes, "root") | dict.fromkeys(
+            ("/opt", "/srv", "/var/log", self.home), self.user
+        )
         for path, owner in owners.items():
-            self.files.place(path, Node(owner, modes.get(path, 0o755), start_s - 400 * _DAY_S, is_directory=True))
+            self.files.place(
+                path, Node(owner, modes.get(path, 0o755), start_s - 400 * _DAY_S, is_directory=True)
+            )
         for path, value in files.items():
             key = f'files."{path}"'
             given = read(FileSpec, {"text": value} if isinstance(value, str) else value, key)
@@ -159,34 +192,67 @@ class Machine:
             if given.directory and (given.text is not None or given.size is not None):
                 raise SuiteError(f"key '{key}' is a directory, which has neither 'text' nor 'size'")
             if self.files.exists(path) and not given.directory:
-                raise SuiteError(f"key '{key}' is a directory already, because another path lies inside it")
+                raise SuiteError(
+                    f"key '{key}' is a directory already, because another path lies inside it"
+                )
             drawn_s = self.draw(3_600, 30 * _DAY_S, "age", path)
-            modified_s = start_s - (drawn_s if given.age_days is None else int(given.age_days * _DAY_S))
+            modified_s = start_s - (
+                drawn_s if given.age_days is None else int(given.age_days * _DAY_S)
+            )
             mode = int(given.mode or ("0755" if given.directory else "0644"), 8)
-            text, size = given.text or "", 0 if given.size is None else read_size(given.size, f"{key}.size")
+            text, size = (
+                given.text or "",
+                0 if given.size is None else read_size(given.size, f"{key}.size"),
+            )
             hidden_bytes = max(0, size - len(to_bytes(text)))
-            node = Node(given.owner or self.user, mode, max(0, modified_s), text, given.directory, hidden_bytes)
+            node = Node(
+                given.owner or self.user,
+                mode,
+                max(0, modified_s),
+                text,
+                given.directory,
+                hidden_bytes,
+            )
             with at_key(key, " cannot be placed"):
                 self.files.place(path, node)
 
     def _place_system_files(self) -> None:
         users = sorted(self.users().items(), key=lambda pair: pair[1])
-        shells = {number: "bin/bash" if number in (0, 1000) else "sbin/nologin" for _, number in users}
-        texts = {path: text.format(host=self.host, release=RELEASE) for path, text in SERVER["files"].items()}
-        texts["/etc/passwd"] = "".join(f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users)
+        shells = {
+            number: "bin/bash" if number in (0, 1000) else "sbin/nologin" for _, number in users
+        }
+        texts = {
+            path: text.format(host=self.host, release=RELEASE)
+            for path, text in SERVER["files"].items()
+        }
+        texts["/etc/passwd"] = "".join(
+            f"{who}:x:{n}:{n}:{who}:{home_of(who)}:/{shells[n]}\n" for who, n in users
+        )
         texts["/etc/group"] = "".join(f"{who}:x:{n}:\n" for who, n in users)
-        texts |= {f"/etc/systemd/system/{service.unit}": service.unit_text for service in self.services}
+        texts |= {
+            f"/etc/systemd/system/{service.unit}": service.unit_text for service in self.services
+        }
         self.files.live = {
             "/proc/meminfo": self._meminfo,
-            "/proc/loadavg": lambda: " ".join([*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]),
-            "/proc/cpuinfo": lambda: "\n".join(SERVER["cpu"].format(number=n) for n in range(self.spec.cpus)),
+            "/proc/loadavg": lambda: " ".join(
+                [*(f"{load:.2f}" for load in self.loads()), "1/96", "31007\n"]
+            ),
+            "/proc/cpuinfo": lambda: "\n".join(
+                SERVER["cpu"].format(number=n) for n in range(self.spec.cpus)
+            ),
             "/proc/uptime": lambda: f"{self.uptime_s}.00 {self.uptime_s * self.spec.cpus}.00\n",
-            "/proc/mounts": lambda: "".join(f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks),
+            "/proc/mounts": lambda: "".join(
+                f"{d.device} {d.mount} ext4 rw,relatime 0 0\n" for d in self.disks
+            ),
         }
         nodes = {path: Node("root", 0o644, self.booted_s, text) for path, text in texts.items()}
         nodes |= {path: Node("root", 0o666, self.booted_s) for path in DEVICES}
         nodes |= {path: Node("root", 0o444, self.clock.start_s) for path in self.files.live}
-        nodes |= {d.mount: Node("root", 0o755, self.booted_s, is_directory=True) for d in self.disks if d.wanted != 0}
+        nodes |= {
+            d.mount: Node("root", 0o755, self.booted_s, is_directory=True)
+            for d in self.disks
+            if d.wanted != 0
+        }
         nodes["/etc/shadow"].mode = 0o640
         for path, node in nodes.items():
             # A file of the specification stays as it is; one that does not fit on a full disk is left out.

@@ -61,7 +61,11 @@ class McpServer:
             request = json.loads(line)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(request, dict) or request.get("id") is None or not isinstance(request.get("method"), str):
+        if (
+            not isinstance(request, dict)
+            or request.get("id") is None
+            or not isinstance(request.get("method"), str)
+        ):
             return None
         params: Any = request.get("params") if isinstance(request.get("params"), dict) else {}
         reply: dict[str, Any] = {}
@@ -70,7 +74,11 @@ class McpServer:
                 asked = params.get("protocolVersion")
                 version = asked if isinstance(asked, str) else PROTOCOL_VERSION
                 server = {"name": SERVER_NAME, "version": "1"}
-                reply = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+                reply = {
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": server,
+                }
             case "tools/list":
                 reply = {"tools": self._tools}
             case "tools/call":
@@ -81,11 +89,17 @@ class McpServer:
         return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": reply})
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
-        name, arguments, meta = str(params.get("name", "")), params.get("arguments"), params.get("_meta")
+        name, arguments, meta = (
+            str(params.get("name", "")),
+            params.get("arguments"),
+            params.get("_meta"),
+        )
         said = self._world.call(name, arguments) if self._world is not None else NEUTRAL_ANSWER
         call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
         call_id = call_id if isinstance(call_id, str) else None
-        call = LoggedCall(id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error)
+        call = LoggedCall(
+            id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error
+        )
         # Before the answer goes out: whoever has seen an answer finds its call in the log.
         with self._log_path.open("a", encoding="ascii") as log:
             log.write(json.dumps(msgspec.to_builtins(call)) + "\n")

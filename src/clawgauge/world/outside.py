@@ -58,17 +58,23 @@ def is_heard(wanted: str, who: str, text: str) -> bool:
 
 
 class Mailbox:
-    def __init__(self, ledger: Ledger, contacts: list[str], messages: list[MessageSpec], replies: list[Reply]) -> None:
+    def __init__(
+        self, ledger: Ledger, contacts: list[str], messages: list[MessageSpec], replies: list[Reply]
+    ) -> None:
         self._ledger, self._clock, self._replies = ledger, ledger.clock, replies
         self.contacts: dict[str, str] = {}
         for name in [*contacts, *(one.who for one in messages), *(one.who for one in replies)]:
             self.contacts.setdefault(plain_name(name), name)
         start_s = ledger.clock.start_s
-        self._received = [Message(one.who, one.text, start_s - int(one.minutes_ago * 60)) for one in messages]
+        self._received = [
+            Message(one.who, one.text, start_s - int(one.minutes_ago * 60)) for one in messages
+        ]
         self._unread: list[Message] = []
         self.sent: list[Message] = []
         for index, reply in enumerate(replies):
-            if any(one.who == reply.who and not (one.contains or one.lacks) for one in replies[:index]):
+            if any(
+                one.who == reply.who and not (one.contains or one.lacks) for one in replies[:index]
+            ):
                 why = f"an earlier reply of '{reply.who}' fits every message, so this one is never given"
                 raise SuiteError(f"key 'replies[{index}].from': {why}; put it before that one")
 
@@ -77,7 +83,9 @@ class Mailbox:
             known = ", ".join(self.contacts.values()) or "nobody"
             raise Refusal(f"unknown recipient '{to[:100]}'; you can write to: {known}")
         if not text.strip() or len(text) > _MAX_MESSAGE_CHARS:
-            raise Refusal(f"the text is empty, or longer than {_MAX_MESSAGE_CHARS} characters; nothing was sent")
+            raise Refusal(
+                f"the text is empty, or longer than {_MAX_MESSAGE_CHARS} characters; nothing was sent"
+            )
         message = Message(name, text, self._clock.now_s)
         self.sent.append(message)
         self._ledger.note("sent", name, text)
@@ -100,7 +108,10 @@ class Mailbox:
     def incoming(self, sender: str = "") -> list[Message]:
         """What has come in by now, from one sender or from all; replies among it are heard."""
         wanted = plain_name(sender)
-        so_far = sorted((one for one in self._received if one.at_s <= self._clock.now_s), key=lambda one: one.at_s)
+        so_far = sorted(
+            (one for one in self._received if one.at_s <= self._clock.now_s),
+            key=lambda one: one.at_s,
+        )
         arrived = [message for message in so_far if wanted in ("", plain_name(message.who))]
         for message in arrived:
             self._hear(message)
@@ -122,7 +133,9 @@ class Notes:
 
     def store(self, text: str) -> str:
         if not text.strip() or len(text) > _MAX_MESSAGE_CHARS or len(self.notes) >= _MAX_NOTES:
-            raise Refusal("the note is empty or too long, or there are too many; nothing was stored")
+            raise Refusal(
+                "the note is empty or too long, or there are too many; nothing was stored"
+            )
         self._last_id += 1
         self.notes[f"note-{self._last_id}"] = text
         self._ledger.note("remembered", text)
@@ -144,7 +157,10 @@ class Notes:
 def _words(text: str) -> set[str]:
     # A plural and its singular are one word here: that is as near to meaning as a search for words comes.
     words = {word.casefold() for word in re.findall(r"\w+", text)}
-    return {word.removesuffix("s") if len(word) > 3 else word for word in words - {*_SMALL_WORDS.split()}}
+    return {
+        word.removesuffix("s") if len(word) > 3 else word
+        for word in words - {*_SMALL_WORDS.split()}
+    }
 
 
 class Page(Noun):
@@ -155,7 +171,9 @@ class Page(Noun):
 
     @property
     def reason(self) -> str:
-        return next((status.phrase for status in http.HTTPStatus if status == self.status), "Unknown")
+        return next(
+            (status.phrase for status in http.HTTPStatus if status == self.status), "Unknown"
+        )
 
 
 def read_url(url: str) -> tuple[str, str]:
@@ -164,7 +182,10 @@ def read_url(url: str) -> tuple[str, str]:
     if found is None:
         raise Refusal("Invalid URL: it must start with http:// or https:// and hold no spaces")
     host, rest = found[2].lower(), found[4]
-    return host, f"{found[1].lower()}://{host}{found[3] or ''}{rest if rest.startswith('/') else f'/{rest}'}"
+    return (
+        host,
+        f"{found[1].lower()}://{host}{found[3] or ''}{rest if rest.startswith('/') else f'/{rest}'}",
+    )
 
 
 class Web:
@@ -179,7 +200,9 @@ class Web:
                 self._pages[read_url(url)[1]] = page
 
     def add_fault(self, url: str, key: str, status: int, times: int) -> None:
-        page = Page(status=status, content_type="text/plain", retry_after_s=2 if status in (429, 503) else 0)
+        page = Page(
+            status=status, content_type="text/plain", retry_after_s=2 if status in (429, 503) else 0
+        )
         with at_key(key):
             self._before.setdefault(read_url(url)[1], []).extend([page] * times)
 

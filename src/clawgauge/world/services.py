@@ -21,7 +21,9 @@ _MAX_JOBS, _MAX_COMMAND_CHARS = 500, 4_096
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _WEEKDAYS = {name.lower(): (number + 1) % 7 for number, name in enumerate(calendar.day_abbr)}
 _CRON_FIELDS: Any = ((0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
-_CRON_ITEM = re.compile(r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?")
+_CRON_ITEM = re.compile(
+    r"(?:\*|(?P<first>[a-z0-9]{1,3})(?:-(?P<last>[a-z0-9]{1,3}))?)(?:/(?P<step>\d{1,2}))?"
+)
 
 
 class ProcessSpec(Noun):
@@ -53,17 +55,28 @@ class ProcessTable:
         self._ledger, start_s = ledger, ledger.clock.start_s
         self._by_pid: dict[int, Process] = {}
         self._last_pid = 0
-        init = ProcessSpec(name="systemd", command="/sbin/init", user="root", pid=1, cpu=0.0, memory_mb=11.2)
+        init = ProcessSpec(
+            name="systemd", command="/sbin/init", user="root", pid=1, cpu=0.0, memory_mb=11.2
+        )
         self.add(init, start_s - 12 * 86_400)
         for index, given in enumerate(spec):
             pid = given.pid or draw(400, 29_000, "pid", given.name)
             while pid in self._by_pid and not given.pid:
                 pid += 1
             if pid in self._by_pid:
-                raise SuiteError(f"key 'processes[{index}].pid' is {pid}, which another process has; give each its own")
-            given.pid, given.command, given.user = pid, given.command or given.name, given.user or ledger.user
+                raise SuiteError(
+                    f"key 'processes[{index}].pid' is {pid}, which another process has; give each its own"
+                )
+            given.pid, given.command, given.user = (
+                pid,
+                given.command or given.name,
+                given.user or ledger.user,
+            )
             drawn = draw(30, 9_000, "process age", given.name)
-            self.add(given, start_s - int((drawn if given.age_minutes is None else given.age_minutes) * 60))
+            self.add(
+                given,
+                start_s - int((drawn if given.age_minutes is None else given.age_minutes) * 60),
+            )
 
     def __iter__(self) -> Iterator[Process]:
         return iter(sorted(self._by_pid.values(), key=lambda process: process.pid))
@@ -136,20 +149,26 @@ class Service(ServiceSpec, kw_only=True):
 
 
 class Services:
-    def __init__(self, ledger: Ledger, processes: ProcessTable, tree: FileTree, spec: list[ServiceSpec]) -> None:
+    def __init__(
+        self, ledger: Ledger, processes: ProcessTable, tree: FileTree, spec: list[ServiceSpec]
+    ) -> None:
         self._ledger, self._processes, self._tree = ledger, processes, tree
         self._by_name: dict[str, Service] = {}
         since_s = ledger.clock.start_s - 4 * 86_400
         for index, given in enumerate(spec):
             name, key = given.name.removesuffix(".service"), f"services[{index}].name"
             if name in self._by_name:
-                raise SuiteError(f"key '{key}' is '{name}', which another service has; give each its own")
+                raise SuiteError(
+                    f"key '{key}' is '{name}', which another service has; give each its own"
+                )
             # Lines without times of their own; the last was written a minute ago, and they lie minutes apart.
             first_s = ledger.clock.start_s - 60 * len(given.log)
             lines = [(max(since_s, first_s + 60 * n), text) for n, text in enumerate(given.log)]
             given.command = given.command or f"/usr/sbin/{name}"
             given.description = given.description or f"{name} service"
-            service = self._by_name[name] = Service(**asdict(given) | {"name": name}, since_s=since_s, lines=lines)
+            service = self._by_name[name] = Service(
+                **asdict(given) | {"name": name}, since_s=since_s, lines=lines
+            )
             if service.state == "active":
                 self._spawn(service, since_s)
 
@@ -159,7 +178,12 @@ class Services:
     def find(self, name: str) -> Service | None:
         """The service, its state brought up to date: one whose process was killed has failed."""
         service = self._by_name.get(name.removesuffix(".service"))
-        if service and service.state == "active" and service.pid and self._processes.get(service.pid) is None:
+        if (
+            service
+            and service.state == "active"
+            and service.pid
+            and self._processes.get(service.pid) is None
+        ):
             self._enter(service, "failed", f"{service.unit}: Main process exited, code=killed")
         return service
 
@@ -180,7 +204,9 @@ class Services:
             why = f"{trap.file}: invalid setting: {trap.contains}; failed to start"
             self._enter(service, "failed", f"{service.name}: {why} {service.description}.")
             hint = f'See "systemctl status {service.unit}" and "journalctl -xeu {service.unit}" for details.'
-            raise Refusal(f"Job for {service.unit} failed because the control process exited with error code.\n{hint}")
+            raise Refusal(
+                f"Job for {service.unit} failed because the control process exited with error code.\n{hint}"
+            )
         self._enter(service, "active", f"{service.name}: Started {service.description}.")
         self._spawn(service, self._ledger.clock.now_s)
 
@@ -192,7 +218,9 @@ class Services:
 
     def _spawn(self, service: Service, started_s: int) -> None:
         given: Any = {"cpu": 0.2, "memory_mb": service.memory_mb, "ports": service.ports}
-        service.pid = self._processes.add(ProcessSpec(service.name, service.command, "root", **given), started_s)
+        service.pid = self._processes.add(
+            ProcessSpec(service.name, service.command, "root", **given), started_s
+        )
 
     def _enter(self, service: Service, state: str, event: str) -> None:
         self._processes.end(service.pid or 0)
@@ -224,16 +252,25 @@ def moments_of(schedule: str) -> list[set[int]] | None:
         moments.append(set())
         for item in field.split(","):
             found = _CRON_ITEM.fullmatch(item)
-            words = [found["first"], found["last"] or found["first"]] if found and found["first"] else []
+            words = (
+                [found["first"], found["last"] or found["first"]]
+                if found and found["first"]
+                else []
+            )
             if found is None or not all(word in names or word.isdecimal() for word in words):
                 return None
-            first, last = [names[word] if word in names else int(word) for word in words] or [least, most]
+            first, last = [names[word] if word in names else int(word) for word in words] or [
+                least,
+                most,
+            ]
             last = most if words and found["step"] and not found["last"] else last
             step = int(found["step"] or 1)
             if not least <= first <= last <= most or step < 1:
                 return None
             # Sunday is 0 and 7.
-            moments[-1] |= {0 if (most, moment) == (7, 7) else moment for moment in range(first, last + 1, step)}
+            moments[-1] |= {
+                0 if (most, moment) == (7, 7) else moment for moment in range(first, last + 1, step)
+            }
     return moments
 
 
@@ -247,11 +284,17 @@ class Schedule:
 
     def add(self, schedule: str, command: str, name: str = "") -> Job:
         if moments_of(schedule) is None:
-            raise Refusal(f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'")
+            raise Refusal(
+                f"bad schedule '{schedule[:100]}'; give five cron fields, such as '30 2 * * *'"
+            )
         if not command.strip() or len(command) > _MAX_COMMAND_CHARS or len(self.jobs) >= _MAX_JOBS:
-            raise Refusal("the command is empty or too long, or there are too many jobs; nothing was scheduled")
+            raise Refusal(
+                "the command is empty or too long, or there are too many jobs; nothing was scheduled"
+            )
         self._last_id += 1
-        job = Job(" ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}")
+        job = Job(
+            " ".join(schedule.split()), command.strip(), name.strip(), id=f"job-{self._last_id}"
+        )
         self.jobs.append(job)
         self._ledger.note("scheduled", job.command, job.schedule)
         return job

@@ -16,7 +16,18 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, NamedTuple
 
 import bashkit
@@ -28,7 +39,14 @@ from clawgauge.world.effects import FileFault, Ledger, Refusal
 from clawgauge.world.files import ENTER, READ, WRITE, FileTree, Node, from_bytes, resolve, to_bytes
 from clawgauge.world.machine import Machine, home_of
 
-_KINDS = ["", effects.NOT_FOUND, effects.EXISTS, effects.DENIED, effects.INVALID, effects.IS_A_DIRECTORY]
+_KINDS = [
+    "",
+    effects.NOT_FOUND,
+    effects.EXISTS,
+    effects.DENIED,
+    effects.INVALID,
+    effects.IS_A_DIRECTORY,
+]
 _KINDS += [effects.NOT_A_DIRECTORY, effects.NOT_EMPTY, effects.UNSUPPORTED]
 # bashkit takes whatever exists for readable and writable. So a line asks whether `/.may-w:DIRECTORY:/OPERAND` exists.
 _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", re.DOTALL)
@@ -36,10 +54,22 @@ _MAY = re.compile(r"/\.may-(?P<wish>[rw]):(?P<workdir>[^:]*):(?P<operand>/.*)", 
 _SCRATCH = re.compile(r"/\.bashkit-[a-z]+-[^/]*\.tmp$")
 _OWN = {"NATIVE": "|".join(sorted(NATIVE)), "VERSION": re.escape(bashkit.__version__)}
 _GIVE_AWAYS = [
-    (re.compile(re.sub("NATIVE|VERSION", lambda name: _OWN[name[0]], pattern).encode()), instead.encode())
+    (
+        re.compile(re.sub("NATIVE|VERSION", lambda name: _OWN[name[0]], pattern).encode()),
+        instead.encode(),
+    )
     for pattern, instead in TABLE["give_aways"]
 ]
-_MARKS = (b"/.may-", b"__where", b"ashkit", b"not found. ", b"io error: ", b" 0.", b"unavailable", b"d option ")
+_MARKS = (
+    b"/.may-",
+    b"__where",
+    b"ashkit",
+    b"not found. ",
+    b"io error: ",
+    b" 0.",
+    b"unavailable",
+    b"d option ",
+)
 
 
 def polish(content: bytes) -> bytes:
@@ -61,7 +91,12 @@ def _struct(**fields: Any) -> Any:
 
 
 _Fault = _struct(kind=c_uint32, message=_Text)
-_TIMES = {"modified_s": c_int64, "modified_ns": c_uint32, "created_s": c_int64, "created_ns": c_uint32}
+_TIMES = {
+    "modified_s": c_int64,
+    "modified_ns": c_uint32,
+    "created_s": c_int64,
+    "created_ns": c_uint32,
+}
 _Stat = _struct(file_type=c_uint8, reserved=c_uint8 * 7, size=c_uint64, mode=c_uint32, **_TIMES)
 _Entry = _struct(name=_Text, stat=_Stat)
 # What each operation is given beside a path, or where it puts what it is asked for, in the order of the interface.
@@ -70,12 +105,20 @@ _GIVEN: dict[str, Any] = {
     "stat": POINTER(_Stat), "read_dir": POINTER(_Text), "exists": POINTER(c_bool), "rename": _Text, "copy": _Text,
     "symlink": _Text, "read_link": POINTER(_Text), "chmod": c_uint32,
 }  # fmt: skip
-_KIND = {name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault)) for name, given in _GIVEN.items()}
+_KIND = {
+    name: ctypes.CFUNCTYPE(c_uint32, c_void_p, _Text, given, POINTER(_Fault))
+    for name, given in _GIVEN.items()
+}
 _Free = ctypes.CFUNCTYPE(None, c_void_p, _Text)
 _Count = ctypes.CFUNCTYPE(None, c_void_p)
 _Table = _struct(**_KIND, free_bytes=_Free, free_dir_entries=_Free)
 _Handle = _struct(
-    version=c_uint32, reserved=c_uint32, instance=c_void_p, retain=_Count, release=_Count, table=POINTER(_Table)
+    version=c_uint32,
+    reserved=c_uint32,
+    instance=c_void_p,
+    retain=_Count,
+    release=_Count,
+    table=POINTER(_Table),
 )
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
@@ -85,7 +128,9 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 class TreeMount:
     """A file tree behind the C interface; it lives as long as a file system made from `capsule`."""
 
-    def __init__(self, tree: FileTree, ledger: Ledger, on_fault: Callable[[Exception], object]) -> None:
+    def __init__(
+        self, tree: FileTree, ledger: Ledger, on_fault: Callable[[Exception], object]
+    ) -> None:
         """`on_fault` is told of what cannot cross into C and is no refusal, such as too much work for one call."""
         self._tree, self._ledger, self.on_fault = tree, ledger, on_fault
         self.scratch: dict[str, bytes] = {}
@@ -99,7 +144,9 @@ class TreeMount:
         tree, scratch = self._tree, self.scratch
         match operation:
             case "read_file":
-                self._lend(given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name)))
+                self._lend(
+                    given.contents, scratch[name] if name in scratch else to_bytes(tree.read(name))
+                )
             case "write_file" | "append_file":
                 appends, content = operation == "append_file", polish(given.bytes())
                 if _SCRATCH.search(name):
@@ -149,7 +196,11 @@ class TreeMount:
             return name
         operand = asked["operand"]
         meant = operand if self._tree.exists(operand) else resolve(operand[1:], asked["workdir"])
-        return meant if self._tree.is_reachable(meant, READ if asked["wish"] == "r" else WRITE) else name
+        return (
+            meant
+            if self._tree.is_reachable(meant, READ if asked["wish"] == "r" else WRITE)
+            else name
+        )
 
     def _lend(self, out: _Text, content: bytes) -> None:
         out.at, out.size = None, len(content)
@@ -160,11 +211,15 @@ class TreeMount:
 
     def _fill(self, out: Any, node: Node) -> None:
         # bashkit reckons ages from the wall clock, so a file is shown to it as old as it is in the world.
-        out.modified_s = out.created_s = node.modified_s + int(time.time()) - self._ledger.clock.now_s
+        out.modified_s = out.created_s = (
+            node.modified_s + int(time.time()) - self._ledger.clock.now_s
+        )
         out.file_type = 1 if node.is_directory else 0
         out.size = node.size
         # Without the bits that are of no use to the user: bashkit takes any bit for a permission.
-        denied = sum(wish for wish in (READ, WRITE, ENTER) if not node.allows(self._ledger.user, wish))
+        denied = sum(
+            wish for wish in (READ, WRITE, ENTER) if not node.allows(self._ledger.user, wish)
+        )
         out.mode = node.mode & ~(denied * 0o111)
 
 
@@ -198,13 +253,22 @@ _mounts: dict[int, TreeMount] = {}
 _retained = _Count(lambda instance: None)
 _released = _Count(lambda instance: _mounts.pop(instance, None) and None)
 _free = _Free(lambda instance, text: _mounts[instance]._lent.pop(text.at, None))
-_table = _Table(**{op: kind(_guarded(op)) for op, kind in _KIND.items()}, free_bytes=_free, free_dir_entries=_free)
+_table = _Table(
+    **{op: kind(_guarded(op)) for op, kind in _KIND.items()},
+    free_bytes=_free,
+    free_dir_entries=_free,
+)
 
 
 MAX_LINE_CHARS = 65_536
 # Of the processor's time: how busy the machine is must not decide what a line does. The wall clock is the last resort.
 _PROCESSOR_S, _LOOK_EVERY_S = 3.0, 0.2
-_BOUNDS: Any = {"timeout_seconds": 60.0, "max_commands": 2_000, "max_loop_iterations": 100_000, "max_memory": 32 << 20}
+_BOUNDS: Any = {
+    "timeout_seconds": 60.0,
+    "max_commands": 2_000,
+    "max_loop_iterations": 100_000,
+    "max_memory": 32 << 20,
+}
 _MAX_DEPTH = 4
 # bashkit walks nested commands on the stack. Only what is touched of it takes memory.
 _STACK_BYTES, _INNER_STACK_BYTES = 512 * 1024**2, 128 * 1024**2
@@ -245,13 +309,17 @@ class Shell:
         self._machine.fuel.spend(len(line))
         self._faults.clear()
         self._machine.notices.clear()
-        line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(':$PWD:/"~/', ':$PWD:/$HOME/"')
+        line = _PERMISSION.sub(r'\1-e "/.may-\2:$PWD:/"', line).replace(
+            ':$PWD:/"~/', ':$PWD:/$HOME/"'
+        )
         line = re.sub(r"\bcommand -v (?=[\w$\"])", "__where ", line)
         output = self._run_apart(f"exec 2>&1; {line}", workdir, {})
         if self._faults:  # too much work, a defect of ours, no memory: never an answer to the model, nor a verdict
             raise self._faults[0]
         text = output.text + output.errors
-        if unseen := [notice for notice in dict.fromkeys(self._machine.notices) if notice not in text]:
+        if unseen := [
+            notice for notice in dict.fromkeys(self._machine.notices) if notice not in text
+        ]:
             text = "\n".join(filter(None, (text.rstrip("\n"), *unseen)))
         return CommandOutput(text, output.code)
 
@@ -276,7 +344,9 @@ class Shell:
         for running in list(self._running):
             running.cancel()
 
-    def _run_apart(self, line: str, workdir: str, env: Mapping[str, str], left_out: str = "") -> CommandOutput:
+    def _run_apart(
+        self, line: str, workdir: str, env: Mapping[str, str], left_out: str = ""
+    ) -> CommandOutput:
         """In a thread with a large stack: bashkit may not run within itself, and deep nesting must not end us."""
         with ThreadPoolExecutor(1, "simulated-shell") as pool:
             before = threading.stack_size(_INNER_STACK_BYTES if self._stdin else _STACK_BYTES)
@@ -294,19 +364,27 @@ class Shell:
                     self._cancel()
         return work.result()
 
-    def _execute(self, line: str, workdir: str, env: Mapping[str, str], left_out: str) -> CommandOutput:
+    def _execute(
+        self, line: str, workdir: str, env: Mapping[str, str], left_out: str
+    ) -> CommandOutput:
         user = self._machine.ledger.user
         key = (user, len(self._stdin), left_out)
         told = {"user": user, "home": home_of(user), "host": self._machine.host}
         base = {name: text.format(**told) for name, text in TABLE["environment"].items()}
         shell = self._fresh(key, base)
         others = {*env} - {"PWD", "OLDPWD", "_", "SHLVL"}
-        own = [name for name in env if name in others and name.isidentifier() and env[name] != base.get(name)]
+        own = [
+            name
+            for name in env
+            if name in others and name.isidentifier() and env[name] != base.get(name)
+        ]
         exports = "".join(f"export {name}={shlex.quote(env[name])}; " for name in own)
         self._running.append(shell)
         try:
             # One stream, in the order in which things were printed; on one line, so that lines keep their numbers.
-            result = shell.execute_sync(f"cd -- {shlex.quote(workdir)}; unset OLDPWD; RANDOM=7; {exports}{line}")
+            result = shell.execute_sync(
+                f"cd -- {shlex.quote(workdir)}; unset OLDPWD; RANDOM=7; {exports}{line}"
+            )
             error, printed = result.error, result.stdout
         except bashkit.BashError as stopped:
             error, printed = str(stopped), ""
@@ -317,18 +395,30 @@ class Shell:
             return self._stopped(error, printed)
         if result.stdout_truncated or result.stderr_truncated:
             self._machine.notices.append("[the output was cut: too much for one call]")
-        text, errors = (polish(to_bytes(text)).decode("utf-8", "replace") for text in (printed, result.stderr))
+        text, errors = (
+            polish(to_bytes(text)).decode("utf-8", "replace") for text in (printed, result.stderr)
+        )
         return CommandOutput(text, result.exit_code, errors)
 
     def _fresh(self, key: tuple[str, int, str], env: dict[str, str]) -> bashkit.Bash:
         """A shell without a past. Making one anew takes milliseconds, resetting it a tenth of one."""
         if (shell := self._shells.get(key)) is None:
-            ours = {name: self._builtin(name, command) for name, command in COMMANDS.items() if name != key[2]}
-            builtins = {folder + name: ours[name] for name in ours for folder in ("", "/bin/", "/usr/bin/")}
+            ours = {
+                name: self._builtin(name, command)
+                for name, command in COMMANDS.items()
+                if name != key[2]
+            }
+            builtins = {
+                folder + name: ours[name] for name in ours for folder in ("", "/bin/", "/usr/bin/")
+            }
             stdin = self._stdin
             builtins["__stdin"] = lambda context: stdin[-1] if stdin else ""
             shell = self._shells[key] = bashkit.Bash(
-                username=key[0], hostname=self._machine.host, env=env, custom_builtins=builtins, **_BOUNDS
+                username=key[0],
+                hostname=self._machine.host,
+                env=env,
+                custom_builtins=builtins,
+                **_BOUNDS,
             )
         else:
             shell.reset()
@@ -337,9 +427,13 @@ class Shell:
 
     def _stopped(self, error: str, printed: str) -> CommandOutput:
         words = polish(error.encode("utf-8", "replace")).decode()
-        if (parse := re.match(r"parse error at line (\d+), column \d+: (.*)", words, re.DOTALL)) is not None:
+        if (
+            parse := re.match(r"parse error at line (\d+), column \d+: (.*)", words, re.DOTALL)
+        ) is not None:
             return CommandOutput(f"bash: -c: line {parse[1]}: {parse[2]}\n", 2)
-        if (why := next((why for word, why in _LIMITS.items() if word in words.lower()), None)) is None:
+        if (
+            why := next((why for word, why in _LIMITS.items() if word in words.lower()), None)
+        ) is None:
             return CommandOutput(f"{printed}bash: {words.removeprefix('bash: ')}\n", 1)
         self._machine.fuel.fine()
         notice = f"Killed: {why} for one call"
@@ -354,7 +448,9 @@ class Shell:
             for pipe in (arg for arg in context.argv if arg.startswith("/dev/fd/")):
                 shell._scratch[f"/.bashkit-fd-{pipe[8:]}.tmp"] = context.fs.read_file(pipe)
             args = [re.sub("^/dev/fd/(.*)", r"/.bashkit-fd-\1.tmp", arg) for arg in context.argv]
-            call = Call(name, args, shell._machine, shell, context.stdin or "", context.cwd, context.env)
+            call = Call(
+                name, args, shell._machine, shell, context.stdin or "", context.cwd, context.env
+            )
             try:
                 code = shell.run_command(command, call)
             except BaseException as fault:
@@ -387,14 +483,23 @@ def _refuse_silent_limits(line: str) -> None:
             if found["list"] is not None:
                 n_words *= found["list"].count(",") + 1
                 continue
-            first, last = (int(end) if end[-1].isdecimal() else ord(end) for end in (found["first"], found["last"]))
+            first, last = (
+                int(end) if end[-1].isdecimal() else ord(end)
+                for end in (found["first"], found["last"])
+            )
             n_words *= abs(last - first) // max(1, abs(int(found["step"] or 1))) + 1
         if n_words > _MAX_BRACES:
-            raise Refusal(f"bash: {word[:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop")
+            raise Refusal(
+                f"bash: {word[:40]} is more than can be written out here ({_MAX_BRACES}); use seq in a loop"
+            )
     taken = _ENDLESS.search(line) and re.search(r"\bhead\s+(?:-c\s*|--bytes=)(\d+)([kKMGT]?)", line)
     if taken and (int(taken[1]) > MAX_LINE_CHARS or taken[2]):
         raise Refusal(f"bash: a device gives {MAX_LINE_CHARS} bytes here and no more")
-    if (why := next((why for pattern, why in TABLE["refused_lines"] if re.search(pattern, line)), None)) is not None:
+    if (
+        why := next(
+            (why for pattern, why in TABLE["refused_lines"] if re.search(pattern, line)), None
+        )
+    ) is not None:
         raise Refusal(why)
     for yes in _YES.finditer(line):
         head = re.search(r"\|\s*head\s+(?:-n\s*|-c\s*|-)?(\d+)([kKMGT]?)", yes["rest"])

@@ -29,7 +29,13 @@ _PATTERNS = {
     _NOT_BLANK: "text that is not blank", _PATH: "an absolute path", _MODE: 'an octal mode as text, such as "0640"',
     _NAME: "a short name of lower-case letters, digits and hyphens",
 }  # fmt: skip
-_KINDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list"}
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+}
 _KINDS |= {"object": "an object", "null": "null"}
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([KMGT]?)B?")
 _T = TypeVar("_T")
@@ -61,8 +67,13 @@ def read(kind: type[_T], value: Any, place: str = "") -> _T:
     if " regex " in bound:
         pattern = bound.partition(" regex ")[2]
         choices = re.sub(r"^'\^\(\?:|\)\$'$", "", pattern).replace("|", ", ")
-        wanted = next((words for known, words in _PATTERNS.items() if repr(known) == pattern), f"one of {choices}")
-    raise SuiteError(f"key '{key}' must be {wanted}{f', not {_KINDS.get(got[1:-1], got)}' if got else ''}")
+        wanted = next(
+            (words for known, words in _PATTERNS.items() if repr(known) == pattern),
+            f"one of {choices}",
+        )
+    raise SuiteError(
+        f"key '{key}' must be {wanted}{f', not {_KINDS.get(got[1:-1], got)}' if got else ''}"
+    )
 
 
 @contextlib.contextmanager
@@ -79,7 +90,9 @@ def read_size(value: Any, key: str) -> int:
         return value
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise SuiteError(f"key '{key}' must be a number of bytes or text such as \"18G\", not {str(value)[:60]!r}")
+        raise SuiteError(
+            f"key '{key}' must be a number of bytes or text such as \"18G\", not {str(value)[:60]!r}"
+        )
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
 
 

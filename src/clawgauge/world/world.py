@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # Far below the calls that a record keeps of one answer, so that whatever was acted on can be replayed.
 MAX_CALLS = 200
 MAX_ANSWER_BYTES = 16_384
-_CALLS_SPENT = ToolAnswer(f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True)
+_CALLS_SPENT = ToolAnswer(
+    f"Error: {MAX_CALLS} calls were made, the most there may be; nothing was done", is_error=True
+)
 
 
 class Arguments(NamedTuple):
@@ -27,14 +29,25 @@ class Arguments(NamedTuple):
     values: Mapping[str, Any]
 
     def text(self, key: str, default: str | None = None) -> str:
-        return str(self._given(key, default, "must be a string", lambda value: isinstance(value, str)))
+        return str(
+            self._given(key, default, "must be a string", lambda value: isinstance(value, str))
+        )
 
     def whole(self, key: str, default: int | None = None) -> int:
         wanted = "must be a whole number, 1 or more"
-        return int(self._given(key, default, wanted, lambda value: type(value) is int and value >= 1))
+        return int(
+            self._given(key, default, wanted, lambda value: type(value) is int and value >= 1)
+        )
 
     def action(self, *actions: str) -> str:
-        return str(self._given("action", None, f"must be one of {', '.join(actions)}", lambda value: value in actions))
+        return str(
+            self._given(
+                "action",
+                None,
+                f"must be one of {', '.join(actions)}",
+                lambda value: value in actions,
+            )
+        )
 
     def _given(self, key: str, default: Any, wanted: str, fits: Callable[[Any], bool]) -> Any:
         value = self.values.get(key, default)
@@ -67,7 +80,9 @@ class World:
             answer = ToolAnswer(f"Error: {refusal}", is_error=True)
         except OutOfFuel:
             self.machine.clock.advance(30)
-            answer = ToolAnswer("Error: stopped after 30 s: too much work for one call", is_error=True)
+            answer = ToolAnswer(
+                "Error: stopped after 30 s: too much work for one call", is_error=True
+            )
         self.calls.append((name, kept))
         encoded = answer.text.encode("utf-8", "replace")
         if len(encoded) <= MAX_ANSWER_BYTES:
@@ -75,15 +90,22 @@ class World:
         # Of a longer answer the head and the tail are kept, and the cut is said.
         notice = f"\n[… {len(encoded)} bytes in all; the middle is left out …]\n"
         half = (MAX_ANSWER_BYTES - len(notice.encode())) // 2
-        head, tail = encoded[:half].decode("utf-8", "ignore"), encoded[-half:].decode("utf-8", "ignore")
+        head, tail = (
+            encoded[:half].decode("utf-8", "ignore"),
+            encoded[-half:].decode("utf-8", "ignore"),
+        )
         return ToolAnswer(f"{head}{notice}{tail}", answer.is_error)
 
     def _answer(self, name: str, arguments: Mapping[str, Any] | None, admitted: bool) -> ToolAnswer:
         if name not in TOOL_NAMES:
-            raise Refusal(f"no tool is called '{name[:100]}'; the tools are {', '.join(TOOL_NAMES)}")
+            raise Refusal(
+                f"no tool is called '{name[:100]}'; the tools are {', '.join(TOOL_NAMES)}"
+            )
         # Nothing has happened yet when arguments are refused, not even time: a record may have lost them.
         if arguments is None:
-            problem = "must be a JSON object" if admitted else "are too large, or hold what JSON cannot"
+            problem = (
+                "must be a JSON object" if admitted else "are too large, or hold what JSON cannot"
+            )
             raise Refusal(f"{name}: the arguments {problem}")
         machine = self.machine
         self._n_acted_on += 1
@@ -93,7 +115,11 @@ class World:
             return ToolAnswer(machine.errors[name].pop(0), is_error=True)
         given = Arguments(name, arguments)
         try:
-            said = _run_command(machine, self.shell, given) if name == "exec" else _TOOLS[name](machine, given)
+            said = (
+                _run_command(machine, self.shell, given)
+                if name == "exec"
+                else _TOOLS[name](machine, given)
+            )
         except FileFault as fault:
             raise Refusal(f"{_path(machine, given)[:300]}: {fault}") from None
         return ToolAnswer(said) if isinstance(said, str) else said
@@ -145,7 +171,9 @@ def edit_file(machine: Machine, arguments: Arguments) -> str:
     text = machine.files.read(path)
     if (count := text.count(old)) != 1:
         found = "does not occur" if count == 0 else f"occurs {count} times"
-        raise Refusal(f"{path}: the old text {found}; it must occur exactly once, white space included")
+        raise Refusal(
+            f"{path}: the old text {found}; it must occur exactly once, white space included"
+        )
     machine.files.write(path, text.replace(old, new))
     return f"Replaced 1 occurrence in {path}"
 
@@ -161,7 +189,10 @@ def message(machine: Machine, arguments: Arguments) -> str:
     if arguments.action("send", "read") == "send":
         return f"Sent to {machine.mailbox.send(arguments.text('to'), arguments.text('text'))[0]}."
     received = machine.mailbox.incoming(arguments.text("from", ""))
-    lines = [f"[{machine.clock.moment(one.at_s):%Y-%m-%d %H:%M}] {one.who}: {one.text}" for one in received]
+    lines = [
+        f"[{machine.clock.moment(one.at_s):%Y-%m-%d %H:%M}] {one.who}: {one.text}"
+        for one in received
+    ]
     return "\n".join(lines) or "No messages."
 
 
@@ -173,7 +204,11 @@ def cron(machine: Machine, arguments: Arguments) -> str:
         case "list":
             return "\n".join(map(line, machine.schedule.jobs)) or "No scheduled jobs."
         case "add":
-            given = arguments.text("schedule"), arguments.text("command"), arguments.text("name", "")
+            given = (
+                arguments.text("schedule"),
+                arguments.text("command"),
+                arguments.text("name", ""),
+            )
             return f"Added {line(machine.schedule.add(*given))}"
     return f"Removed {line(machine.schedule.remove(arguments.text('id')))}"
 

@@ -32,7 +32,9 @@ def test_a_target_is_met_missed_or_not_measured() -> None:
     verdicts = {verdict.what: verdict.met for verdict in judge({"startup": startup(59.0, 151.0)})}
     assert verdicts["`clawgauge --help`"] is True
     assert verdicts["`clawgauge run --dry-run`"] is False
-    assert [met for what, met in verdicts.items() if not what.startswith("`")] == [None] * (len(verdicts) - 2)
+    assert [met for what, met in verdicts.items() if not what.startswith("`")] == [None] * (
+        len(verdicts) - 2
+    )
 
 
 def test_a_missed_target_is_said_aloud_beside_its_load() -> None:
@@ -44,7 +46,10 @@ def test_a_missed_target_is_said_aloud_beside_its_load() -> None:
 
 def test_a_busy_machine_is_owned_up_to() -> None:
     """Figures taken beside other work say so; those of a quiet machine do not."""
-    loads = {load: render({"machine": {**MACHINE, "load_average": [load, 0.0, 0.0]}}) for load in (0.5, 3.0)}
+    loads = {
+        load: render({"machine": {**MACHINE, "load_average": [load, 0.0, 0.0]}})
+        for load in (0.5, 3.0)
+    }
     assert ["busy" in text for text in loads.values()] == [False, True]
 
 

@@ -19,9 +19,20 @@ PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages
 
 
 def post(
-    server: CalibratedServer, api: str, model: str, *, stream: bool = True, tag: str = "", **headers: str
+    server: CalibratedServer,
+    api: str,
+    model: str,
+    *,
+    stream: bool = True,
+    tag: str = "",
+    **headers: str,
 ) -> bytes:
-    body = {"model": model, "stream": stream, "stream_options": {"include_usage": True}, "text": f"[[id:{tag}]]"}
+    body = {
+        "model": model,
+        "stream": stream,
+        "stream_options": {"include_usage": True},
+        "text": f"[[id:{tag}]]",
+    }
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     try:
         connection.request("POST", PATHS[api], json.dumps(body), headers)
@@ -56,7 +67,9 @@ def test_a_chat_stream_holds_reasoning_text_and_a_tool_call(server: CalibratedSe
 def test_a_responses_stream_tells_by_deltas_what_it_ends_with(server: CalibratedServer) -> None:
     """The deltas add up to the text of the completed response."""
     told = events(post(server, "responses", "t0-n3-r2"))
-    said = "".join(event["delta"] for event in told if event["type"] == "response.output_text.delta")
+    said = "".join(
+        event["delta"] for event in told if event["type"] == "response.output_text.delta"
+    )
     final = told[-1]["response"]
     assert told[-1]["type"] == "response.completed"
     assert final["output"][1]["content"][0]["text"] == said == "w0000 w0001 w0002 "
@@ -66,7 +79,9 @@ def test_a_responses_stream_tells_by_deltas_what_it_ends_with(server: Calibrated
 def test_a_messages_stream_opens_and_closes_each_block(server: CalibratedServer) -> None:
     """Thinking, text and tool use are blocks of their own, in order."""
     told = events(post(server, "messages", "t0-n1-r1-c1"))
-    opened = [event["content_block"]["type"] for event in told if event["type"] == "content_block_start"]
+    opened = [
+        event["content_block"]["type"] for event in told if event["type"] == "content_block_start"
+    ]
     closed = [event["index"] for event in told if event["type"] == "content_block_stop"]
     assert opened == ["thinking", "text", "tool_use"]
     assert closed == [0, 1, 2]
@@ -90,7 +105,9 @@ def test_nothing_is_written_before_it_is_due(server: CalibratedServer, api: str)
     assert row.first_ns - row.recv_ns >= 30 * MS
     assert row.last_ns - row.recv_ns >= 40 * MS
     assert row.tokens == 5
-    assert row.recv_ns <= row.head_ns <= row.reason_ns <= row.first_ns <= row.last_ns <= row.written_ns
+    assert (
+        row.recv_ns <= row.head_ns <= row.reason_ns <= row.first_ns <= row.last_ns <= row.written_ns
+    )
 
 
 def test_its_clock_is_the_clients_clock(server: CalibratedServer) -> None:
@@ -136,7 +153,9 @@ def test_a_reply_larger_than_the_socket_arrives_whole(server: CalibratedServer) 
     reply = connection.getresponse()
     time.sleep(0.1)
     text = "".join(
-        chunk["choices"][0]["delta"].get("content", "") for chunk in events(reply.read()) if chunk["choices"]
+        chunk["choices"][0]["delta"].get("content", "")
+        for chunk in events(reply.read())
+        if chunk["choices"]
     )
     connection.close()
     assert text.split() == [f"w{k % 10_000:04d}" for k in range(40_000)]
@@ -146,7 +165,9 @@ def test_a_client_that_leaves_is_logged_as_gone(server: CalibratedServer) -> Non
     """A broken call cannot be taken for a complete one."""
     body = json.dumps({"model": "t3600000-n1", "stream": True, "text": "[[id:gone]]"}).encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
-        client.sendall(b"POST /v1/responses HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        client.sendall(
+            b"POST /v1/responses HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+        )
         client.recv(1)
     wait_until(lambda: any(row.id == "gone" for row in server.rows()))
     assert row_of(server, "gone").end == CLIENT_GONE
@@ -160,7 +181,9 @@ def test_a_reset_forgets(server: CalibratedServer) -> None:
     assert [row.id for row in server.rows()] == ["after"]
 
 
-@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/v1/models", 200), ("/health", 200)])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nowhere", 404), ("/v1/models", 200), ("/health", 200)]
+)
 def test_other_addresses_are_answered(server: CalibratedServer, path: str, status: int) -> None:
     """A client that looks around before it asks gets answers."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)

@@ -40,7 +40,11 @@ def test_the_bare_client_sees_the_same_calls(workplace: Workplace) -> None:
     """What stands beside clawgauge in the tables made the same requests."""
     workplace.reset_truth()
     calls = observe_bare(workplace, "chat", "t5-n2", calls=6, concurrency=2)
-    assert {call.id for call in calls} == {row.id for row in workplace.truth("chat")} == {f"p{n}" for n in range(6)}
+    assert (
+        {call.id for call in calls}
+        == {row.id for row in workplace.truth("chat")}
+        == {f"p{n}" for n in range(6)}
+    )
     assert all(5_000_000 <= call.ttft_ns <= call.e2e_ns for call in calls)
     assert sum(call.warm for call in calls) == 4
 
@@ -56,7 +60,9 @@ def test_a_viewer_sees_every_row_of_the_run_it_is_weighed_with(workplace: Workpl
 def test_other_tools_are_given_prompts_of_the_length_that_is_measured(tmp_path: Path) -> None:
     capacity.write_prompts(tmp_path, 1_000)
     texts = (tmp_path / "lines.txt").read_text().splitlines()
-    assert {len(text) for text in texts} == {4_000} and len({text[:8] for text in texts}) == capacity.PEER_CALLS
+    assert {len(text) for text in texts} == {4_000} and len(
+        {text[:8] for text in texts}
+    ) == capacity.PEER_CALLS
     turns = [json.loads(line) for line in (tmp_path / "turns.jsonl").read_text().splitlines()]
     assert [turn["text"] for turn in turns] == [turn["prompt"] for turn in turns] == texts
 
@@ -74,4 +80,6 @@ def test_a_command_is_weighed_alone(tmp_path: Path) -> None:
 def test_a_command_that_fails_measures_nothing(tmp_path: Path) -> None:
     """A failure is raised with the command's own words instead of becoming a figure."""
     with pytest.raises(CommandFailed, match="no such luck"):
-        run_command([sys.executable, "-c", "raise SystemExit('no such luck')"], cwd=tmp_path, env={})
+        run_command(
+            [sys.executable, "-c", "raise SystemExit('no such luck')"], cwd=tmp_path, env={}
+        )

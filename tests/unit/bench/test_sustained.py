@@ -27,9 +27,17 @@ def record(prompt_id: str, started_at_ms: int) -> Record:
 def test_repeats_of_a_prompt_meet_their_rows_in_the_order_they_began() -> None:
     """Two calls of one prompt are not mixed up with those of another, and the earlier record gets the earlier row."""
     records = [record("P1", 30), record("P2", 20), record("P1", 10)]
-    truth = [TruthRow(id="p1", recv_ns=1), TruthRow(id="p2", recv_ns=2), TruthRow(id="p1", recv_ns=3)]
+    truth = [
+        TruthRow(id="p1", recv_ns=1),
+        TruthRow(id="p2", recv_ns=2),
+        TruthRow(id="p1", recv_ns=3),
+    ]
     pairs = pair_in_order(records, truth, by_tag=True)
-    assert [(one.prompt_id, one.started_at_ms) for one, _ in pairs] == [("P1", 10), ("P2", 20), ("P1", 30)]
+    assert [(one.prompt_id, one.started_at_ms) for one, _ in pairs] == [
+        ("P1", 10),
+        ("P2", 20),
+        ("P1", 30),
+    ]
     assert [row for _, row in pairs] == truth
 
 
@@ -61,7 +69,9 @@ def test_the_watch_sees_a_command_grow(tmp_path: Path) -> None:
     script = f"import os, time\nname = 'grow'\n{follow}\nx = bytearray(64_000_000)\nname = 'end'\n{follow}"
     growing = threading.Thread(target=let_it_grow)
     growing.start()
-    run_command([sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, started=watch.begin)
+    run_command(
+        [sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, started=watch.begin
+    )
     growing.join()
     assert max(watch.samples_mb) > min(watch.samples_mb) + 40
 
@@ -74,7 +84,9 @@ def verdict(**found: Any) -> bool | None:
         "first": {"ttft_ms": {"p99": 1.0}},
         "last": {"ttft_ms": {"p99": 1.5}},
     }
-    (met,) = [v.met for v in judge({"sustained": sustained | found}) if v.what.startswith("100,000")]
+    (met,) = [
+        v.met for v in judge({"sustained": sustained | found}) if v.what.startswith("100,000")
+    ]
     return met
 
 

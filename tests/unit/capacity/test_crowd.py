@@ -44,7 +44,9 @@ class Server(Callers):
         due_ms = (due_ns - self.origin_ns) / 1e6
         queued_ms = now_s * 1000 - due_ms
         e2e_ms = (perf_counter_ns() - self.origin_ns) / 1e6 - due_ms - queued_ms
-        self.answered.append(Sample(client, due_ms, queued_ms, e2e_ms, e2e_ms, True, None, None, None, ()))
+        self.answered.append(
+            Sample(client, due_ms, queued_ms, e2e_ms, e2e_ms, True, None, None, None, ())
+        )
         return self.answered[-1]
 
 
@@ -82,7 +84,10 @@ def test_from_one_level_to_the_next_the_load_goes_on_and_only_what_is_steady_cou
             assert len(part.samples) >= level
         # Whoever stays asks again in the instant it was answered, from the first level to the last.
         mine = sorted(one for one in server.answered if one.client == 0)
-        assert all(later.due_ms == pytest.approx(sooner.ended_ms, abs=0.01) for sooner, later in pairwise(mine))
+        assert all(
+            later.due_ms == pytest.approx(sooner.ended_ms, abs=0.01)
+            for sooner, later in pairwise(mine)
+        )
         assert server.out == 0 and len(mine) > 10
 
     asyncio.run(grow())
@@ -117,7 +122,9 @@ def test_a_load_that_is_never_steady_is_no_step() -> None:
         with pytest.raises(asyncio.CancelledError):
             async with asyncio.TaskGroup() as group:
                 crowd = Hanging(1).crowd(group)
-                assert await crowd.hold("a", 2, perf_counter_ns() + 10**7, noting(), seen(1)) is None
+                assert (
+                    await crowd.hold("a", 2, perf_counter_ns() + 10**7, noting(), seen(1)) is None
+                )
                 raise asyncio.CancelledError
 
     asyncio.run(wait())
@@ -157,7 +164,11 @@ def test_arrivals_are_drawn_beforehand_and_a_full_house_is_counted() -> None:
             held = await server.crowd(group).play("a", due, (0.01, 0.05), 3, noting())
             await server.rest()
         # All due in the window are there: answered, or counted as dropped.
-        inside = [one for one in held.samples if held.from_ns < server.origin_ns + one.due_ms * 1e6 <= held.to_ns + 1e3]
+        inside = [
+            one
+            for one in held.samples
+            if held.from_ns < server.origin_ns + one.due_ms * 1e6 <= held.to_ns + 1e3
+        ]
         assert held.n_dropped > 0 and server.most <= 3
         assert len(inside) + held.n_dropped in (39, 40, 41)
 
@@ -170,7 +181,9 @@ def test_an_agent_grows_its_context_and_fans_out() -> None:
         async with asyncio.TaskGroup() as group:
             crowd = server.crowd(group)
             await crowd.hold("a", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(8))
-            await crowd.hold("b", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(2), apart_ms=1.0)
+            await crowd.hold(
+                "b", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(2), apart_ms=1.0
+            )
             await crowd.leave()
         return server.sessions
 

@@ -63,16 +63,23 @@ class Box(Provider):
         if "thinks" in self.how:
             sink.reasoning(perf_counter_ns(), "hm, well")
         else:
-            sink.text(perf_counter_ns(), " ".join([] if is_long and "rambles" in self.how else said) + " the sea")
+            sink.text(
+                perf_counter_ns(),
+                " ".join([] if is_long and "rambles" in self.how else said) + " the sea",
+            )
         if "quiet" not in self.how:
             sink.usage(input_tokens=min(len(call.prompt) // 4, self.window), output_tokens=8)
         sink.end(perf_counter_ns())
 
 
 def made(path: Path, box: Box, budget: CostBudget | None = None, **options: Any) -> RunContext:
-    capacity = CapacityOptions(**{name: getattr(OPTIONS, name) for name in OPTIONS.__struct_fields__} | options)
+    capacity = CapacityOptions(
+        **{name: getattr(OPTIONS, name) for name in OPTIONS.__struct_fields__} | options
+    )
     prices = {TARGET: Price(model="m", provider="box", input=1.0, output=1.0)}
-    plan = plan_of([], given={"box": box}, targets=[TARGET], capacity=capacity, prices=prices, max_retries=0)
+    plan = plan_of(
+        [], given={"box": box}, targets=[TARGET], capacity=capacity, prices=prices, max_retries=0
+    )
     return RunContext(plan, RunFolder.create(path), Observer(), cost=budget)
 
 
@@ -80,12 +87,18 @@ async def load(context: RunContext, box: Box) -> list[Any]:
     """What is told of a capacity run; the folder is closed behind it."""
     told: list[Any] = []
     with ClientClock() as clock, context.folder:
-        run = TargetRun(context, TARGET, box, make_agenda(context.plan, TARGET, context.cost), clock)
-        await measure_capacity(lambda _, __, what: told.append(what), {}, context, {TARGET: run}, clock)
+        run = TargetRun(
+            context, TARGET, box, make_agenda(context.plan, TARGET, context.cost), clock
+        )
+        await measure_capacity(
+            lambda _, __, what: told.append(what), {}, context, {TARGET: run}, clock
+        )
     return told
 
 
-def look_at(path: Path, box: Box, **options: Any) -> tuple[list[dict[str, Any]], list[Any], list[int]]:
+def look_at(
+    path: Path, box: Box, **options: Any
+) -> tuple[list[dict[str, Any]], list[Any], list[int]]:
     """What is found of every length, what is told of it, and who is loaded."""
     seen, loaded = list[dict[str, Any]](), list[int]()
 
@@ -95,7 +108,9 @@ def look_at(path: Path, box: Box, **options: Any) -> tuple[list[dict[str, Any]],
     context = made(path, box, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TargetLoad, "_try_levels", try_levels)
-        patch.setattr(RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name}))
+        patch.setattr(
+            RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name})
+        )
         told = asyncio.run(load(context, box))
     return [facts for facts in seen if facts["name"] == "capacity_context"], told, loaded
 
@@ -116,7 +131,13 @@ def look_at(path: Path, box: Box, **options: Any) -> tuple[list[dict[str, Any]],
     ],
 )
 def test_what_is_said_of_a_length_is_what_can_be_told(
-    tmp_path: Path, how: str, truncated: bool | None, by: str | None, refused: str | None, n_looks: int, is_loaded: bool
+    tmp_path: Path,
+    how: str,
+    truncated: bool | None,
+    by: str | None,
+    refused: str | None,
+    n_looks: int,
+    is_loaded: bool,
 ) -> None:
     box = Box(how)
     [look], told, loaded = look_at(tmp_path, box)
@@ -130,7 +151,11 @@ def test_what_is_said_of_a_length_is_what_can_be_told(
     [
         (1000, [990, 1000, 1001, 1003, 2000], [False, False, True, True, True]),
         (11_998, [11_000, 11_998, 12_000], [False, False, True]),
-        (512, [300, 500, 550, 1000], [False, True, True, True]),  # even what is calibrated by is cut
+        (
+            512,
+            [300, 500, 550, 1000],
+            [False, True, True, True],
+        ),  # even what is calibrated by is cut
         (601, [500, 600], [False, False]),
     ],
 )
@@ -184,7 +209,9 @@ def test_money_that_is_spent_is_said_in_words_whoever_arrives(tmp_path: Path) ->
 def test_a_rate_is_held_until_it_is_steady_however_short_the_duration(tmp_path: Path) -> None:
     box, windows = Box("slow"), list[tuple[float, float]]()
 
-    async def play(self: Crowd, step: str, arrivals: list[float], window_s: tuple[float, float], *_: Any) -> Held:
+    async def play(
+        self: Crowd, step: str, arrivals: list[float], window_s: tuple[float, float], *_: Any
+    ) -> Held:
         windows.append(window_s)
         assert max(arrivals) > window_s[1] + 0.5
         return Held(0, 1, [])
@@ -205,7 +232,16 @@ def test_a_call_under_load_never_waits_for_money(tmp_path: Path) -> None:
         with ClientClock() as clock, context.folder:
             run = TargetRun(context, TARGET, box, make_agenda(context.plan, TARGET, budget), clock)
             cells = [
-                Cell(Prompt(id="p", name="p", prompt=prompt * n, validator={"type": "noop"}, max_tokens=4000), place)
+                Cell(
+                    Prompt(
+                        id="p",
+                        name="p",
+                        prompt=prompt * n,
+                        validator={"type": "noop"},
+                        max_tokens=4000,
+                    ),
+                    place,
+                )
                 for place, n in enumerate((1, 200, 200, 200))
             ]
             assert await run.ask_under_load(cells[0], 0, 0, 0) is not None
@@ -231,9 +267,14 @@ def test_every_change_of_models_is_one(tmp_path: Path) -> None:
     async def swap() -> None:
         box, targets = Listed(""), [Target("box", name) for name in "abc"]
         context = made(tmp_path, box, swap=True)
-        context = dataclasses.replace(context, plan=dataclasses.replace(context.plan, targets=targets))
+        context = dataclasses.replace(
+            context, plan=dataclasses.replace(context.plan, targets=targets)
+        )
         with ClientClock() as clock, context.folder:
-            runs = {one: TargetRun(context, one, box, make_agenda(context.plan, one, None), clock) for one in targets}
+            runs = {
+                one: TargetRun(context, one, box, make_agenda(context.plan, one, None), clock)
+                for one in targets
+            }
             await measure_capacity(lambda *_: None, {}, context, runs, clock)
 
     asyncio.run(swap())

@@ -31,7 +31,10 @@ def read(*words: str) -> CapacityOptions:
         ("--slo ,", "ttft, tpot and e2e"),
         ("--slo=", "ttft, tpot and e2e"),
         ("--rate 0", "--rate has '0'"),
-        ("--rate 2 --duration 60 --max-time 10s", "leaves 10 s to each load, and a rate takes 75 s"),
+        (
+            "--rate 2 --duration 60 --max-time 10s",
+            "leaves 10 s to each load, and a rate takes 75 s",
+        ),
         ("--rate 2 --context 2k,4k -t box:a -t box:b --max-time 4m", "leaves 60 s to each load"),
         ("--rate 8..2", "rising"),
         ("--rate 2..", "--rate has ''"),
@@ -58,7 +61,14 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(words: str, says: str) -> 
 
 def test_what_is_asked_for_is_read_as_it_is_meant() -> None:
     found = read(
-        "--context", "16k, 2k,800", "--slo", "TTFT=2s, tpot=80ms,e2e=1m", "--max-time", "90s", "--output", "1k"
+        "--context",
+        "16k, 2k,800",
+        "--slo",
+        "TTFT=2s, tpot=80ms,e2e=1m",
+        "--max-time",
+        "90s",
+        "--output",
+        "1k",
     )
     assert found.contexts == [800, 2_000, 16_000] and found.output_tokens == 1_000
     assert found.slo.limits == {"ttft_ms": 2_000, "tpot_ms": 80, "e2e_ms": 60_000}
@@ -68,15 +78,26 @@ def test_what_is_asked_for_is_read_as_it_is_meant() -> None:
     assert read("--rate", "9.14,13.7").rates == [9.14, 13.7]
     assert read("--rate", "2").max_concurrency == 1024
     plain = read("--rate", "2", "--duration", "90", "--max-time", "600")
-    assert (plain.duration_s, plain.max_time_s) == (90, 600), "a bare number is seconds, as the examples have it"
+    assert (plain.duration_s, plain.max_time_s) == (90, 600), (
+        "a bare number is seconds, as the examples have it"
+    )
 
 
 @every_row(
     "words, said",
     [
-        ("", "1, 2, 4 … up to 64 at once, until more bring no more; prompts of 2k tokens, answers of up to 128;"),
-        ("--slo ttft=2s,tpot=80ms", "until fewer than 95% have the first token within 2.00 s and a token every 80 ms;"),
-        ("--rate 2,4 --duration 30s", "2 and 4 requests a second, each for 30 s, at most 1024 at once; prompts of 2k"),
+        (
+            "",
+            "1, 2, 4 … up to 64 at once, until more bring no more; prompts of 2k tokens, answers of up to 128;",
+        ),
+        (
+            "--slo ttft=2s,tpot=80ms",
+            "until fewer than 95% have the first token within 2.00 s and a token every 80 ms;",
+        ),
+        (
+            "--rate 2,4 --duration 30s",
+            "2 and 4 requests a second, each for 30 s, at most 1024 at once; prompts of 2k",
+        ),
         (
             "--context 2k,16k --shared-prefix 1k",
             "prompts of 2k and 16k tokens, the first 1k of them the same, answers of",

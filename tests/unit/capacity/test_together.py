@@ -54,10 +54,16 @@ def test_every_client_and_every_arrival_is_one_machines_and_all_are_heard_of() -
             assert held and {one.client for one in held.samples} == set(range(7))
             for server in servers:
                 server.answered.clear()
-            played = await crowd.play("b", [n / 500 for n in range(60)], (0.02, 0.08), 100, noting())
+            played = await crowd.play(
+                "b", [n / 500 for n in range(60)], (0.02, 0.08), 100, noting()
+            )
             asked = [{one.client for one in server.answered} for server in servers]
-            assert asked[1] and all(one % 3 == place for place, mine in enumerate(asked) for one in mine)
-            assert {one.client for one in played.samples} >= set(range(11, 41)) and played.n_dropped == 0
+            assert asked[1] and all(
+                one % 3 == place for place, mine in enumerate(asked) for one in mine
+            )
+            assert {one.client for one in played.samples} >= set(
+                range(11, 41)
+            ) and played.n_dropped == 0
             assert [share.orders[-2].at_most for share in shares] == [34, 33, 33]
         assert not any(server.out for server in servers)
 
@@ -100,12 +106,19 @@ def test_the_clients_of_one_length_have_left_before_the_next_begins(
         fleet, told = Nodes(), list[Any]()
         context = made(tmp_path, Box(""), contexts=[1000, 2000], max_time_s=0.5)
         search = TargetLoad(
-            lambda _, tokens, what: told.append((tokens, what)), {}, context.plan, lambda *_, **__: None, TARGET, fleet
+            lambda _, tokens, what: told.append((tokens, what)),
+            {},
+            context.plan,
+            lambda *_, **__: None,
+            TARGET,
+            fleet,
         )
         async with asyncio.TaskGroup() as elsewhere:
             for server in servers:
                 server.origin_ns = fleet.origin_ns
-            fleet.shares = [cast(Any, Share(server, elsewhere, cast(Any, fleet))) for server in servers]
+            fleet.shares = [
+                cast(Any, Share(server, elsewhere, cast(Any, fleet))) for server in servers
+            ]
             with context.folder:
                 await search.measure()
             fleet.go(Go())
@@ -146,12 +159,16 @@ def test_a_lost_node_ends_the_search_before_the_others_have_left(
         members = [Member(name, []) for name in ("slow", "there", "lost")]
         run = (cast(Any, None), context.plan, context.folder, context.observer, print)
         with context.folder:
-            await asyncio.wait_for(load.load_together(lambda *_: None, {}, members, *run), PATIENCE_S)
+            await asyncio.wait_for(
+                load.load_together(lambda *_: None, {}, members, *run), PATIENCE_S
+            )
 
     asyncio.run(work())
 
 
-def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_has_now(tmp_path: Path) -> None:
+def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_has_now(
+    tmp_path: Path,
+) -> None:
     """And no cell comes twice; of this stretch each has its own."""
     context, records = made(tmp_path, Box("")), list[Result]()
     plan = replace(context.plan, work=replace(context.plan.work, stretch=1))
@@ -165,7 +182,9 @@ def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_ha
     async def work() -> None:
         fleet = Fleet()
         run = (TARGET, plan, context.folder, context.observer, print)
-        fleet.shares = [Kept(fleet, n, Member(name, []), *run) for n, name in enumerate(("ana", "bob"))]
+        fleet.shares = [
+            Kept(fleet, n, Member(name, []), *run) for n, name in enumerate(("ana", "bob"))
+        ]
         for repeat, stretch in ((1, 0), (2, 0), (0, 1)):
             result = make_result(TARGET, prompt, repeat=repeat, stretch=stretch, load=due)
             await fleet.shares[0].keep(Item(result=result))
@@ -173,7 +192,9 @@ def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_ha
         for repeat, stretch in ((1, 1), (0, 2), (1, -1)):
             with pytest.raises(NodeLost, match="not its to ask"):
                 await fleet.shares[0].keep(
-                    Item(result=make_result(TARGET, prompt, repeat=repeat, stretch=stretch, load=due))
+                    Item(
+                        result=make_result(TARGET, prompt, repeat=repeat, stretch=stretch, load=due)
+                    )
                 )
         assert [(one.repeat, one.node) for one in records] == [(1, "ana"), (2, "ana"), (0, "ana")]
 
@@ -181,7 +202,9 @@ def test_what_an_earlier_stretch_left_on_a_node_is_taken_in_whatever_place_it_ha
         asyncio.run(work())
 
 
-def test_a_node_that_is_still_getting_ready_hears_that_the_load_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_still_getting_ready_hears_that_the_load_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Or that its driver is gone."""
 
     class Loading(Server):

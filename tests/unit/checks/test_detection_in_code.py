@@ -118,7 +118,10 @@ def test_code_spans(text: str, names: list[str], expected: list[str]) -> None:
     ("`key: value` `Mem:`", []),
     ("`localhost:8080`", []),
     ("`/etc/passwd` `~/notes` `../up` `logs/app.log` `name/size` `/opt/tool -x`", []),
-    ("`/usr/bin/free -h` `bin/foo` `/sbin/ip a` `~/bin/bar` `venv/bin/pytest`", ["free", "foo", "ip", "bar", "pytest"]),
+    (
+        "`/usr/bin/free -h` `bin/foo` `/sbin/ip a` `~/bin/bar` `venv/bin/pytest`",
+        ["free", "foo", "ip", "bar", "pytest"],
+    ),
     ("`./run.sh` `./tools/check.sh -x`", ["run.sh", "check.sh"]),
     ("`<name> -x` `local|premium` `https://example.com/x` `$HOME` `*.log` `@user`", []),
     ("`" + "x" * 129 + "`", []),

@@ -54,7 +54,10 @@ def test_prompts_in_mid_line(text: str, names: list[str], expected: list[str]) -
     ("# free", ["free"]),
     ("# mytool", []),
     ("# mytool", ["mytool"], ["mytool"]),
-    ("# free -h\n# cat app.log\n# ls > out\n# ps | wc\n# cd /tmp", ["free", "cat", "ls", "ps", "wc", "cd"]),
+    (
+        "# free -h\n# cat app.log\n# ls > out\n# ps | wc\n# cd /tmp",
+        ["free", "cat", "ls", "ps", "wc", "cd"],
+    ),
     ("# free memory\n# apt install foo\n# git: a -x guide", []),
     ("# Free -h\n# Uptime\n# FREE -h", []),
     ("## uptime\n### free -h\n#uptime\n#!uptime\n#! uptime\n# # uptime", []),

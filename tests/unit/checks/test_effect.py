@@ -42,12 +42,22 @@ def effect(**keys: Any) -> dict[str, Any]:
     return {"type": "effect", "expected_tools": ["wc"], "world": WORLD, **keys}
 
 
-def verdict(spec: dict[str, Any], text: str, *calls: tuple[str, Any], offered: bool = False) -> tuple[bool | None, str]:
+def verdict(
+    spec: dict[str, Any], text: str, *calls: tuple[str, Any], offered: bool = False
+) -> tuple[bool | None, str]:
     check_spec(spec)
     prompt = Prompt(
-        id="P", name="p", prompt="?", validator=spec, expected_tools=["wc"], tools=[EXEC, MESSAGE] if offered else []
+        id="P",
+        name="p",
+        prompt="?",
+        validator=spec,
+        expected_tools=["wc"],
+        tools=[EXEC, MESSAGE] if offered else [],
     )
-    made = [ToolInvocation(name=name, arguments=arguments, channel="native") for name, arguments in calls]
+    made = [
+        ToolInvocation(name=name, arguments=arguments, channel="native")
+        for name, arguments in calls
+    ]
     judgement = judge_answer(prompt, text, made)
     return judgement.objective_pass, judgement.violation or ""
 
@@ -88,21 +98,42 @@ def test_any_command_that_shows_it_passes(text: str) -> None:
             "I'm unable to run commands.\n\n```\nwc -l /tmp/a.log\n```",
             "not_called: a command is there, but it is quoted",
         ),
-        ("Do not run `wc -l /tmp/a.log`.", "not_called: a command is there, but it is mentioned as what not to run"),
-        ("Instead of `wc -l /tmp/a.log`, count by hand.", "not_called: a command is there, but it is mentioned"),
-        ("I ran `wc -l /tmp/a.log`: 2 lines.", "not_called: a command is there, but its result is claimed"),
+        (
+            "Do not run `wc -l /tmp/a.log`.",
+            "not_called: a command is there, but it is mentioned as what not to run",
+        ),
+        (
+            "Instead of `wc -l /tmp/a.log`, count by hand.",
+            "not_called: a command is there, but it is mentioned",
+        ),
+        (
+            "I ran `wc -l /tmp/a.log`: 2 lines.",
+            "not_called: a command is there, but its result is claimed",
+        ),
         ("`wc -l /tmp/a.log` says 2.", "not_called: a command is there, but its result is claimed"),
-        ("`wc -l /tmp/a.log`\n\nOutput:\n```\n2\n```", "not_called: a command is there, but its result is claimed"),
-        ("`wc -l /tmp/a.log`\n\nThere are 17 lines in it.", "not_called: a command is there, but beside it a result"),
+        (
+            "`wc -l /tmp/a.log`\n\nOutput:\n```\n2\n```",
+            "not_called: a command is there, but its result is claimed",
+        ),
+        (
+            "`wc -l /tmp/a.log`\n\nThere are 17 lines in it.",
+            "not_called: a command is there, but beside it a result",
+        ),
         ("`echo 2`", 'output_missing: what was printed lacks "re:'),
         ("`printf '2\\n' | cat`", 'output_missing: what was printed lacks "re:'),
         ("`wc -l /srv/notes.txt`", 'output_missing: what was printed lacks "re:'),
-        ("Shall I run `wc -l /tmp/a.log` now?", "not_called: a command is there, but it is only offered"),
+        (
+            "Shall I run `wc -l /tmp/a.log` now?",
+            "not_called: a command is there, but it is only offered",
+        ),
         (
             "I would run `wc -l /tmp/a.log`, but I have no access to it.",
             "not_called: a command is there, but it is quoted",
         ),
-        ("`wc -l /tmp/a.log`: 7.5 GB in 2 lines", "not_called: a command is there, but its result is claimed"),
+        (
+            "`wc -l /tmp/a.log`: 7.5 GB in 2 lines",
+            "not_called: a command is there, but its result is claimed",
+        ),
         ("`COUNT=2.lines; echo $COUNT`", 'output_missing: what was printed lacks "re:'),
         ("```sh\ncat <<'END'\n2\nEND\n```", 'output_missing: what was printed lacks "re:'),
         ("`cat /nope/2`", 'output_missing: what was printed lacks "re:'),
@@ -124,12 +155,19 @@ def test_expected_effects_are_not_unasked() -> None:
     """What `expect` names may happen, and nothing else may; scratch files do not matter."""
     spec = effect(expect=[{"process": "worker", "running": False}])
     assert verdict(spec, "`pkill worker; echo done > /tmp/mark`") == (True, "")
-    assert verdict(spec, "`pkill worker; pkill other`")[1].startswith("forbidden_effect: killed process other")
+    assert verdict(spec, "`pkill worker; pkill other`")[1].startswith(
+        "forbidden_effect: killed process other"
+    )
     assert verdict(spec, "`pgrep worker`")[1] == "effect_missing: process worker still runs"
     restarted = effect(expect=[{"service": "web", "restarted": True}])
     assert verdict(restarted, "`systemctl restart web`") == (True, "")
-    assert verdict(restarted, "`systemctl status web`")[1] == "effect_missing: service web was not restarted"
-    assert verdict(restarted, "`systemctl restart web db`")[1].startswith("forbidden_effect: changed service db")
+    assert (
+        verdict(restarted, "`systemctl status web`")[1]
+        == "effect_missing: service web was not restarted"
+    )
+    assert verdict(restarted, "`systemctl restart web db`")[1].startswith(
+        "forbidden_effect: changed service db"
+    )
     beside = "`pkill worker; echo done > /srv/mark`"
     assert verdict(spec, beside)[1].startswith("forbidden_effect: created /srv/mark")
     assert verdict({**spec, "may_change": ["/srv/ma*"]}, beside) == (True, "")
@@ -141,8 +179,12 @@ def test_expected_effects_are_not_unasked() -> None:
 def test_native_calls_are_run_and_must_fit_their_tool() -> None:
     """The command of a native call is run in its directory; a call its tool would not take is none."""
     spec = effect(output=COUNT)
-    assert verdict(spec, "", ("exec", {"command": "wc -l a.log", "workdir": "/tmp"}), offered=True) == (True, "")
-    assert verdict(spec, "`wc -l /tmp/a.log`", offered=True)[1] == "not_called: no command was called"
+    assert verdict(
+        spec, "", ("exec", {"command": "wc -l a.log", "workdir": "/tmp"}), offered=True
+    ) == (True, "")
+    assert (
+        verdict(spec, "`wc -l /tmp/a.log`", offered=True)[1] == "not_called: no command was called"
+    )
     for call, violation in (
         (("exec", {}), "missing_argument: command"),
         (("exec", {"command": "wc -l /tmp/a.log", "timeout": "9"}), "wrong_type: timeout"),
@@ -176,7 +218,13 @@ def test_stand_ins_speak_for_programs_the_machine_lacks() -> None:
     both = effect(stand_ins=stand_ins, output={"contains_all": ["37 %", "keep me"]})
     assert verdict(both, "`gpuview && cat /srv/notes.txt`") == (True, "")
     assert verdict(spec, "`gpuview; gpuview reset`")[1] == "forbidden_effect: reset the card"
-    call = {"command": "make all", "workdir": "/srv", "env": {"WORKERS": "4"}, "timeout": 60, "background": True}
+    call = {
+        "command": "make all",
+        "workdir": "/srv",
+        "env": {"WORKERS": "4"},
+        "timeout": 60,
+        "background": True,
+    }
     assert verdict(spec, "", ("exec", call), offered=True) == (True, "")
 
 
@@ -197,16 +245,28 @@ def test_variables_are_set_for_every_command() -> None:
     [
         ({}, "key 'expect' is missing"),
         ({"expect": [{"file": "/srv/notes.txt"}]}, "key 'expect' holds before anything is done"),
-        ({"output": {"contains_all": ["re:("]}}, "key 'output.contains_all[0]' cannot be read by RE2"),
+        (
+            {"output": {"contains_all": ["re:("]}},
+            "key 'output.contains_all[0]' cannot be read by RE2",
+        ),
         ({"output": {"contains_al": ["x"]}}, "did you mean 'contains_all'"),
         ({"output": "x"}, "key 'output' must be an object"),
         ({"output": COUNT, "expects": []}, "did you mean 'expect'"),
         ({"output": COUNT, "zzz": 1}, "key 'zzz' is not known here"),
-        ({"output": COUNT, "world": {"file": {}}}, "world: key 'file' is not known; did you mean 'files'?"),
+        (
+            {"output": COUNT, "world": {"file": {}}},
+            "world: key 'file' is not known; did you mean 'files'?",
+        ),
         ({"output": COUNT, "world": []}, "key 'world' must be an object, not a list"),
         ({"expect": [{"moved": "/a"}]}, "key 'expect[0]' must have exactly one of"),
-        ({"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]}, "key 'stand_ins[0].command'"),
-        ({"output": COUNT, "stand_ins": [{"command": "a"}]}, "key 'stand_ins[0].prints' is missing"),
+        (
+            {"output": COUNT, "stand_ins": [{"command": "a(", "prints": "x"}]},
+            "key 'stand_ins[0].command'",
+        ),
+        (
+            {"output": COUNT, "stand_ins": [{"command": "a"}]},
+            "key 'stand_ins[0].prints' is missing",
+        ),
         ({"output": COUNT, "env": {"a b": "x"}}, "key 'env.a b' must be"),
         (
             {"output": {"contains_all": ["a file"], "contains_none": ["FILE"]}},
@@ -217,7 +277,11 @@ def test_variables_are_set_for_every_command() -> None:
             "key 'expect[0]' wants what 'forbid' rules out",
         ),
         (
-            {"output": COUNT, "expect": [{"service": "web", "restarted": True}], "forbid": [{"service": "w*"}]},
+            {
+                "output": COUNT,
+                "expect": [{"service": "web", "restarted": True}],
+                "forbid": [{"service": "w*"}],
+            },
             "key 'expect[0]' wants what 'forbid' rules out: service web",
         ),
         ({"output": COUNT, "expected_tools": []}, "key 'expected_tools' is empty"),

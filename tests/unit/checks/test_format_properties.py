@@ -17,7 +17,13 @@ from unit.checks.format_samples import SAMPLES, VARIANTS
 WHOLE = [*SAMPLES.values(), *VARIANTS]
 # Escapes and entities are the only ways to write what then reads differently.
 ESCAPES = ("\\", "&")
-PIECES = sorted({piece for text in WHOLE for piece in text.replace(">", ">\0").replace("{", "\0{\0").split("\0")})
+PIECES = sorted(
+    {
+        piece
+        for text in WHOLE
+        for piece in text.replace(">", ">\0").replace("{", "\0{\0").split("\0")
+    }
+)
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -74,7 +80,9 @@ def test_a_bent_call_invents_nothing(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = min(len(text), start + data.draw(st.integers(0, 6)))
-        filling = data.draw(st.text(st.characters(codec="utf-8"), max_size=3) | st.sampled_from(PIECES))
+        filling = data.draw(
+            st.text(st.characters(codec="utf-8"), max_size=3) | st.sampled_from(PIECES)
+        )
         text = text[:start] + filling + text[end:]
     if not any(escape in text for escape in ESCAPES):
         assert_nothing_invented(text.replace("\r", "\n"))
@@ -83,7 +91,8 @@ def test_a_bent_call_invents_nothing(data: st.DataObject) -> None:
 
 @settings(max_examples=400)
 @given(
-    pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25), expected=st.lists(st.just("get_sky"))
+    pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25),
+    expected=st.lists(st.just("get_sky")),
 )
 def test_marks_in_any_order_are_judged(pieces: list[str], expected: list[str]) -> None:
     """Marks put together at random never raise, and what they yield can be written to disk."""
@@ -94,7 +103,13 @@ def test_marks_in_any_order_are_judged(pieces: list[str], expected: list[str]) -
     assert all(call.name for call in judgement.tool_invocations if call.valid)
 
 
-@given(texts=st.lists(st.sampled_from([text for text in WHOLE if not text.startswith("[get")]), min_size=1, max_size=6))
+@given(
+    texts=st.lists(
+        st.sampled_from([text for text in WHOLE if not text.startswith("[get")]),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_calls_in_a_row_are_all_found(texts: list[str]) -> None:
     """Answers that mix formats hold the calls of each, in order."""
     alone = [call for text in texts for call in detect_tools(text)]

@@ -14,7 +14,10 @@ from clawgauge.records import Prompt, ToolInvocation
 from support.rows import every_row
 from support.slow_rest import slow_rest
 
-TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": {"type": "object"}},
+}
 
 
 def make_prompt(validator: dict[str, Any] | None = None, **more: Any) -> Prompt:
@@ -27,7 +30,9 @@ def native(name: str, arguments: Any = None, valid: bool = True) -> ToolInvocati
 
 def test_a_text_prompt_is_judged_on_its_text() -> None:
     """Calls in the text are listed once each, in order, and one expected call is success."""
-    prompt = make_prompt({"type": "tool_invocation", "expected_tools": ["free"]}, expected_tools=["free"])
+    prompt = make_prompt(
+        {"type": "tool_invocation", "expected_tools": ["free"]}, expected_tools=["free"]
+    )
     judgement = judge_answer(prompt, "<think>`rm`</think>Run `df -h`, `free -h` and `df`.", [])
     assert judgement.objective_pass is True
     assert judgement.violation is None
@@ -45,7 +50,11 @@ def test_a_prompt_that_offers_tools_is_judged_on_native_calls() -> None:
     assert (written.tool_calls, written.tool_call_count, written.tool_use_success) == ([], 0, False)
     assert [call.channel for call in written.tool_invocations] == ["mention"]
     made = judge_answer(prompt, "", [native("Get_Weather", {"city": "Paris"})])
-    assert (made.tool_calls, made.tool_call_count, made.tool_use_success) == (["get_weather"], 1, True)
+    assert (made.tool_calls, made.tool_call_count, made.tool_use_success) == (
+        ["get_weather"],
+        1,
+        True,
+    )
     assert made.tool_invocations[0].arguments == {"city": "Paris"}
 
 
@@ -76,7 +85,9 @@ BROKEN = '<tool_call>{"name": "free", "arguments": {</tool_call>'
     ],
 )
 @every_row("tools", [[], [TOOL]], ids=["text prompt", "tools offered"])
-def test_every_answer_has_a_tool_channel(text: str, calls: list[Any], channel: str, tools: list[Any]) -> None:
+def test_every_answer_has_a_tool_channel(
+    text: str, calls: list[Any], channel: str, tools: list[Any]
+) -> None:
     """The best way in which the answer called a tool is named, whichever way the prompt is judged on."""
     assert judge_answer(make_prompt(tools=tools), text, calls).tool_channel == channel
 
@@ -92,7 +103,11 @@ def test_a_large_parsed_output_is_dropped_with_a_flag() -> None:
     small = judge_answer(prompt, '{"a": "é"}', [])
     assert (small.parsed_output, small.parsed_output_dropped) == ({"a": "é"}, False)
     large = judge_answer(prompt, '{"a": "' + "é" * 33_000 + '"}', [])
-    assert (large.objective_pass, large.parsed_output, large.parsed_output_dropped) == (True, None, True)
+    assert (large.objective_pass, large.parsed_output, large.parsed_output_dropped) == (
+        True,
+        None,
+        True,
+    )
 
 
 def test_an_answer_over_the_record_cap_is_judged_whole() -> None:

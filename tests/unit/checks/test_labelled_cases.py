@@ -29,7 +29,13 @@ def test_a_labelled_answer_yields_its_calls(case: dict[str, Any]) -> None:
     assert [call.name for call in found if call.valid] == case["all_invocations"]
     assert names == case["tool_calls"]
     assert len(names) == case["tool_call_count"]
-    prompt = Prompt(id="P0", name="P0", prompt="?", validator={"type": "noop"}, expected_tools=case["expected_tools"])
+    prompt = Prompt(
+        id="P0",
+        name="P0",
+        prompt="?",
+        validator={"type": "noop"},
+        expected_tools=case["expected_tools"],
+    )
     assert judge_answer(prompt, case["text"], []).tool_use_success is case["tool_use_success"]
 
 

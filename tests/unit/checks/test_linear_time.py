@@ -18,8 +18,12 @@ from unit.checks.format_samples import SAMPLES, VARIANTS
 SIZE = 32_768
 
 
-def grows_linearly(work: Callable[[str], object], unit: str, prefix: str = "", suffix: str = "") -> bool:
-    return growth.grows_linearly(lambda size: work(prefix + unit * (size // len(unit)) + suffix), SIZE)
+def grows_linearly(
+    work: Callable[[str], object], unit: str, prefix: str = "", suffix: str = ""
+) -> bool:
+    return growth.grows_linearly(
+        lambda size: work(prefix + unit * (size // len(unit)) + suffix), SIZE
+    )
 
 
 DETECTOR_UNITS = [
@@ -44,7 +48,9 @@ def test_expected_wrappers_are_read_in_linear_time(unit: str) -> None:
     assert grows_linearly(lambda text: detect_tools(text, ["sudo", "ls"]), unit, "$ ")
 
 
-@pytest.mark.parametrize("unit", slow_rest(["x <<A\n", "cat <<'A'\n", "A\n", "if ", "\\\n", "a; ", '"\\'], every=6))
+@pytest.mark.parametrize(
+    "unit", slow_rest(["x <<A\n", "cat <<'A'\n", "A\n", "if ", "\\\n", "a; ", '"\\'], every=6)
+)
 def test_shell_blocks_are_read_in_linear_time(unit: str) -> None:
     """Here-documents and quotes that never end are looked for once."""
     assert grows_linearly(detect_tools, unit, "```bash\n", "\n```")
@@ -59,7 +65,10 @@ def test_json_is_refused_in_linear_time(unit: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", slow_rest([".", "!", "!a", "a. ", "e.g. ", "... ", "\n", "- ", "a.a.", "。", "*", '."'], every=6)
+    "unit",
+    slow_rest(
+        [".", "!", "!a", "a. ", "e.g. ", "... ", "\n", "- ", "a.a.", "。", "*", '."'], every=6
+    ),
 )
 def test_sentences_are_counted_in_linear_time(unit: str) -> None:
     """No pile of stops or marks makes counting slow."""
@@ -82,11 +91,27 @@ def test_thinking_is_found_in_linear_time(unit: str) -> None:
 @pytest.mark.parametrize("unit", slow_rest(["://", "www.", "a", "/?", "?a", "?="], every=6))
 def test_a_question_is_looked_for_in_linear_time(unit: str) -> None:
     """Addresses that never end are read once."""
-    assert grows_linearly(lambda text: judge({"type": "tool_call", "ask": True}, Answer(text)), unit, "://")
+    assert grows_linearly(
+        lambda text: judge({"type": "tool_call", "ask": True}, Answer(text)), unit, "://"
+    )
 
 
 @pytest.mark.parametrize(
-    "unit", ["\n", " ", "I ", "so ", '"', "`", "```", "> ", "your a ", "the a is now ", "I have sent ", "-"]
+    "unit",
+    [
+        "\n",
+        " ",
+        "I ",
+        "so ",
+        '"',
+        "`",
+        "```",
+        "> ",
+        "your a ",
+        "the a is now ",
+        "I have sent ",
+        "-",
+    ],
 )
 def test_claims_and_refusals_are_heard_in_linear_time(unit: str) -> None:
     """Nothing that is said over and over keeps the loop from running."""

@@ -14,8 +14,16 @@ from support.rows import every_row
         ('<tool_call>{"name": "f", "arguments": {}}}</tool_call>', "f", "hermes"),
         ('<tool_call>{"name": "f", "arguments": {}} and more</tool_call>', "f", "hermes"),
         ("<tool_call>{'name': 'f', 'arguments': {}}</tool_call>", "f", "hermes"),
-        ('<tool_call>{"name": "f" "arguments": {"a": "</tool_call> `ls`"}}</tool_call>', "f", "hermes"),
-        ('<tool_call>{"name": "f", "arguments": ' + "[" * 300 + "]" * 300 + "}</tool_call>", "f", "hermes"),
+        (
+            '<tool_call>{"name": "f" "arguments": {"a": "</tool_call> `ls`"}}</tool_call>',
+            "f",
+            "hermes",
+        ),
+        (
+            '<tool_call>{"name": "f", "arguments": ' + "[" * 300 + "]" * 300 + "}</tool_call>",
+            "f",
+            "hermes",
+        ),
         ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', "f", "hermes"),
         ('<tool_call>{"name": "f", "arguments": "free -h"}</tool_call>', "f", "hermes"),
         ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "f", "hermes"),
@@ -30,7 +38,11 @@ from support.rows import every_row
         ('<function=f>["a"]</function>', None, None),
         ('<invoke name="$NAME"><parameter name="a">1</parameter></invoke>', "", "invoke"),
         ('<invoke name="f">{"a": }</invoke>', "f", "invoke"),
-        ('<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter>', "f", "deepseek"),
+        (
+            '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter>',
+            "f",
+            "deepseek",
+        ),
         ('<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a"<｜tool▁call▁end｜>', "f", "deepseek"),
         ('<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1', "f", "kimi"),
         (
@@ -114,7 +126,10 @@ def test_a_mark_that_is_only_mentioned_is_no_call(text: str) -> None:
 @every_row("opening", ["[THINK]", "<|START_THINKING|>", "<seed:think>", " <|open|>think<|sep|>"])
 def test_thinking_that_is_never_closed_holds_no_call(opening: str) -> None:
     """An answer that opens with thinking and breaks off there calls nothing."""
-    assert detect_tools(f'{opening}`ls` <tool_call>{{"name": "f", "arguments": {{}}}}</tool_call>') == []
+    assert (
+        detect_tools(f'{opening}`ls` <tool_call>{{"name": "f", "arguments": {{}}}}</tool_call>')
+        == []
+    )
 
 
 def test_structured_calls_come_before_markers_and_keep_the_order_of_the_text() -> None:
@@ -124,15 +139,25 @@ def test_structured_calls_come_before_markers_and_keep_the_order_of_the_text() -
         "</tool_call> <tool>e</tool> <invoke name=\"f\"></invoke> [tool: [TOOL_CALLS]g[ARGS]{} h]\n{\"name\": \"i\", "
         '"arguments": {}}\n$ j'
     )  # fmt: skip
-    assert [call.name for call in detect_tools(text)] == ["a", "b", "c", "d", "e", "f", "g", "i", "j"]
+    assert [call.name for call in detect_tools(text)] == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+        "g",
+        "i",
+        "j",
+    ]
 
 
-@every_row("opening", ["<tool_call>", "<|tool_call|>", "<|python_tag|>", "<function_call>", "[TOOL_CALLS]"])
+@every_row(
+    "opening", ["<tool_call>", "<|tool_call|>", "<|python_tag|>", "<function_call>", "[TOOL_CALLS]"]
+)
 def test_data_behind_a_call_that_is_not_closed_is_no_call(opening: str) -> None:
     """A result that a model makes up after its call is not taken for a second, malformed one."""
-    text = (
-        f'{opening}{{"name": "f", "arguments": {{}}}}\n\n{{"celsius": 5}}\n{opening}{{"name": "g", "arguments": {{}}}}'
-    )
+    text = f'{opening}{{"name": "f", "arguments": {{}}}}\n\n{{"celsius": 5}}\n{opening}{{"name": "g", "arguments": {{}}}}'
     assert [(call.name, call.valid) for call in detect_tools(text)] == [("f", True), ("g", True)]
 
 

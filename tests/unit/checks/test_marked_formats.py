@@ -99,7 +99,10 @@ def test_longcat(text: str, calls: list[Expected]) -> None:
 @rows(
     ('<|python_tag|>{"name": "f", "parameters": {"a": "1"}}', [("f", {"a": "1"})]),
     ('<|python_tag|>{"type": "function", "name": "f", "parameters": {}}<|eom_id|>', [("f", {})]),
-    ('<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}', [("f", {}), ("g", {})]),
+    (
+        '<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}',
+        [("f", {}), ("g", {})],
+    ),
     ('<|python_tag|>{"name": "f", "parameters": {}}\nand that is all', [("f", {})]),
     ('<function=f>{"a": [1]}</function>', [("f", {"a": [1]})]),
     (
@@ -273,7 +276,10 @@ def test_gemma(text: str, calls: list[Expected]) -> None:
 
 
 @rows(
-    ('functools[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]', [("f", {"a": 1}), ("g", {})]),
+    (
+        'functools[{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}]',
+        [("f", {"a": 1}), ("g", {})],
+    ),
     ('Calling functools[{"name": "f", "arguments": {}}] now', [("f", {})]),
 )
 def test_phi(text: str, calls: list[Expected]) -> None:
@@ -301,7 +307,9 @@ def test_phi(text: str, calls: list[Expected]) -> None:
      [("f", {"a": 1}), ("g-h.i", {})]),
     ('{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}', [("f", {"a": 1})]),
 )  # fmt: skip
-def test_lists_between_tokens(text: str, calls: list[Expected], format_id: str, before: str, after: str) -> None:
+def test_lists_between_tokens(
+    text: str, calls: list[Expected], format_id: str, before: str, after: str
+) -> None:
     """Jamba, Hunyuan, Granite, InternLM and Cohere differ in their tokens only, with words around them or without."""
     assert read(before + text + after, format_id) == calls
     assert read(f"I will look.\n{before}{text}{after}", format_id) == calls

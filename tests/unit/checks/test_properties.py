@@ -50,13 +50,22 @@ def test_every_answer_gets_a_judgement_that_can_be_written(
 ) -> None:
     """Nothing raises, the fields agree with each other, and all of them encode."""
     tools: list[dict[str, Any]] = [{"type": "function"}] if offered else []
-    prompt = Prompt(id="P0", name="p", prompt="…", validator=spec, expected_tools=expected, tools=tools)
+    prompt = Prompt(
+        id="P0", name="p", prompt="…", validator=spec, expected_tools=expected, tools=tools
+    )
     judgement = judge_answer(prompt, text, [])
     assert judgement.tool_call_count == len(judgement.tool_calls) == len(set(judgement.tool_calls))
     assert (judgement.violation is not None) == (judgement.objective_pass is False)
     assert (judgement.objective_pass is None) == (spec["type"] == "noop")
-    assert not judgement.tool_use_success or set(judgement.tool_calls) & {name.lower() for name in expected}
-    fields = (judgement.violation, judgement.parsed_output, judgement.tool_calls, judgement.tool_invocations)
+    assert not judgement.tool_use_success or set(judgement.tool_calls) & {
+        name.lower() for name in expected
+    }
+    fields = (
+        judgement.violation,
+        judgement.parsed_output,
+        judgement.tool_calls,
+        judgement.tool_invocations,
+    )
     assert msgspec.json.decode(msgspec.json.encode(fields)) is not None
 
 

@@ -25,7 +25,10 @@ PARAMETERS: dict[str, Any] = {
 TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}},
     {"type": "function", "function": {"name": "ping"}},
-    {"type": "function", "function": {"name": "log", "parameters": {"additionalProperties": {"type": "string"}}}},
+    {
+        "type": "function",
+        "function": {"name": "log", "parameters": {"additionalProperties": {"type": "string"}}},
+    },
 ]
 
 
@@ -54,14 +57,20 @@ def expecting(**call: Any) -> Spec:
         {"type": "max_words", "value": 0},
         {"type": "json_keys", "required_keys": []},
         {"type": "json_keys", "required_keys": ["a"], "key_rules": {}, "strict": True},
-        {"type": "json_keys", "required_keys": ["a"], "key_rules": {"a": "null", "b": {"type": "integer", "min": -1}}},
+        {
+            "type": "json_keys",
+            "required_keys": ["a"],
+            "key_rules": {"a": "null", "b": {"type": "integer", "min": -1}},
+        },
         {"type": "tool_invocation", "expected_tools": ["a"], "match": "all", "forbidden_tools": []},
         calls(no_call=True),
         calls(ask=True),
         calls(expected_calls=[{"name": "ping"}]),
         calls(expected_calls=[{"name": "log", "arguments": {"line": ["x"]}}]),
         calls(expected_calls=[{"name": "GET_weather", "arguments": {"city": "*"}}], order="strict"),
-        expecting(arguments={"city": ["Paris", "re:Rom[ae]"], "days": [3]}, optional={"unit": ["celsius"]}),
+        expecting(
+            arguments={"city": ["Paris", "re:Rom[ae]"], "days": [3]}, optional={"unit": ["celsius"]}
+        ),
         expecting(optional={"city": ["Paris"], "place": [{"lat": 1.5}]}),
     ],
 )
@@ -80,53 +89,116 @@ def test_good_specifications_are_taken(spec: Spec) -> None:
         ({"type": "exact"}, "key 'value' is missing; it must be text that is not blank"),
         ({"type": "exact", "value": 5}, "key 'value' must be text that is not blank, not 5"),
         ({"type": "exact", "value": " "}, "key 'value' must be text that is not blank"),
-        ({"type": "exact", "value": "x", "valeu": "x"}, "key 'valeu' is not known here; did you mean 'value'"),
+        (
+            {"type": "exact", "value": "x", "valeu": "x"},
+            "key 'valeu' is not known here; did you mean 'value'",
+        ),
         ({"type": "one_of", "values": []}, "key 'values' is empty"),
-        ({"type": "one_of", "values": "ab"}, "key 'values' must be a list of one or more texts, not 'ab'"),
-        ({"type": "one_of", "values": ["a", True]}, "key 'values[1]' must be text that is not blank, not true"),
-        ({"type": "regex_fullmatch", "pattern": 5}, "key 'pattern' must be an RE2 pattern, as text"),
+        (
+            {"type": "one_of", "values": "ab"},
+            "key 'values' must be a list of one or more texts, not 'ab'",
+        ),
+        (
+            {"type": "one_of", "values": ["a", True]},
+            "key 'values[1]' must be text that is not blank, not true",
+        ),
+        (
+            {"type": "regex_fullmatch", "pattern": 5},
+            "key 'pattern' must be an RE2 pattern, as text",
+        ),
         ({"type": "max_words"}, "key 'value' is missing"),
-        ({"type": "max_words", "value": -1}, "key 'value' must be a whole number, 0 or more, not -1"),
-        ({"type": "max_words", "value": True}, "key 'value' must be a whole number, 0 or more, not true"),
+        (
+            {"type": "max_words", "value": -1},
+            "key 'value' must be a whole number, 0 or more, not -1",
+        ),
+        (
+            {"type": "max_words", "value": True},
+            "key 'value' must be a whole number, 0 or more, not true",
+        ),
         ({"type": "max_sentences", "value": 2.0}, "not 2.0"),
         ({"type": "exact_bullets", "value": "3"}, "not '3'"),
         ({"type": "json_keys"}, "key 'required_keys' is missing"),
         ({"type": "json_keys", "required_keys": [1]}, "key 'required_keys[0]'"),
-        ({"type": "json_keys", "required_keys": [], "key_rules": ["a"]}, "key 'key_rules' must be an object of rules"),
-        ({"type": "json_keys", "required_keys": [], "strict": 1}, "key 'strict' must be true or false, not 1"),
+        (
+            {"type": "json_keys", "required_keys": [], "key_rules": ["a"]},
+            "key 'key_rules' must be an object of rules",
+        ),
+        (
+            {"type": "json_keys", "required_keys": [], "strict": 1},
+            "key 'strict' must be true or false, not 1",
+        ),
         ({"type": "tool_invocation", "expected_tools": []}, "key 'expected_tools' is empty"),
-        ({"type": "tool_invocation", "expected_tools": ["a"], "match": "some"}, "key 'match' must be 'any' or 'all'"),
-        ({"type": "tool_invocation", "expected_tools": ["a"], "forbidden_tools": ["A"]}, "'forbidden_tools' names 'a'"),
+        (
+            {"type": "tool_invocation", "expected_tools": ["a"], "match": "some"},
+            "key 'match' must be 'any' or 'all'",
+        ),
+        (
+            {"type": "tool_invocation", "expected_tools": ["a"], "forbidden_tools": ["A"]},
+            "'forbidden_tools' names 'a'",
+        ),
         ({"type": "contains"}, "key 'contains_all' is missing or empty"),
-        ({"type": "contains", "contains_all": ["re:["]}, "key 'contains_all[0]' cannot be read by RE2"),
+        (
+            {"type": "contains", "contains_all": ["re:["]},
+            "key 'contains_all[0]' cannot be read by RE2",
+        ),
         ({"type": "contains", "contains_all": "x"}, "key 'contains_all' must be a list of texts"),
         ({"type": "contains", "contains": ["x"]}, "key 'contains'"),
         ({"type": "all_of", "validators": []}, "key 'validators' is empty"),
-        ({"type": "all_of", "validators": [{"type": "exact"}]}, "key 'validators[0].value' is missing"),
+        (
+            {"type": "all_of", "validators": [{"type": "exact"}]},
+            "key 'validators[0].value' is missing",
+        ),
         ({"type": "all_of", "validators": [{"type": "effect"}]}, "which stands alone"),
         (calls(), "key 'expected_calls' is missing"),
         (calls(note="mine", no_call=True), "key 'note' is not known here"),
         (calls(no_call=True, ask=True), "keys 'no_call' and 'ask' stand together"),
-        (calls(no_call=True, expected_calls=[{"name": "f"}]), "keys 'expected_calls' and 'no_call' stand together"),
+        (
+            calls(no_call=True, expected_calls=[{"name": "f"}]),
+            "keys 'expected_calls' and 'no_call' stand together",
+        ),
         (calls(no_call=False), "key 'no_call' must be true, or left out, not false"),
         (calls(ask=True, order="any"), "key 'order' does not go with 'ask'"),
         (calls(ask=True, loose=True), "key 'loose' does not go with 'ask'"),
         (calls(no_call=True, answer={"type": "nop"}), "key 'answer.type' must be one of noop"),
         (calls(no_call=True, answer={"type": "tool_call"}), "use a validator of text"),
-        (calls(expected_calls=[{"name": "f"}], answer={"type": "noop"}), "key 'answer' does not go with"),
-        (calls(expected_calls=[{"name": "f"}], compare="near"), "key 'compare' must be 'exact' or 'loose', not 'near'"),
-        (calls(expected_calls=[{"name": "f"}], order="sorted"), "key 'order' must be 'any' or 'strict', not 'sorted'"),
+        (
+            calls(expected_calls=[{"name": "f"}], answer={"type": "noop"}),
+            "key 'answer' does not go with",
+        ),
+        (
+            calls(expected_calls=[{"name": "f"}], compare="near"),
+            "key 'compare' must be 'exact' or 'loose', not 'near'",
+        ),
+        (
+            calls(expected_calls=[{"name": "f"}], order="sorted"),
+            "key 'order' must be 'any' or 'strict', not 'sorted'",
+        ),
         (calls(expected_calls=[{"name": "f"}] * 101), "key 'expected_calls' holds 101 calls"),
         (calls(expected_calls=["f"]), "key 'expected_calls[0]' must be an object with name"),
         (calls(expected_calls=[{}]), "key 'expected_calls[0].name' is missing"),
         (expecting(args={}), "key 'expected_calls[0].args' is not known here"),
         (expecting(arguments=["city"]), "key 'expected_calls[0].arguments' must be an object"),
-        (expecting(arguments={"city": "Paris"}), "key 'expected_calls[0].arguments.city' must be a list"),
+        (
+            expecting(arguments={"city": "Paris"}),
+            "key 'expected_calls[0].arguments.city' must be a list",
+        ),
         (expecting(arguments={"city": []}), "key 'expected_calls[0].arguments.city' is empty"),
-        (expecting(arguments={"a": {"value": [1]}}), "key 'expected_calls[0].arguments.a.value' is not known here"),
-        (expecting(arguments={"city": ["re:("]}), "key 'expected_calls[0].arguments.city[0]' cannot be read"),
-        (expecting(optional={"city": [{"a": ["re:(?=x)"]}]}), "key 'expected_calls[0].optional.city[0].a[0]' cannot"),
-        (expecting(arguments={"city": "*"}, optional={"city": "*"}), "key 'expected_calls[0].optional.city' is in"),
+        (
+            expecting(arguments={"a": {"value": [1]}}),
+            "key 'expected_calls[0].arguments.a.value' is not known here",
+        ),
+        (
+            expecting(arguments={"city": ["re:("]}),
+            "key 'expected_calls[0].arguments.city[0]' cannot be read",
+        ),
+        (
+            expecting(optional={"city": [{"a": ["re:(?=x)"]}]}),
+            "key 'expected_calls[0].optional.city[0].a[0]' cannot",
+        ),
+        (
+            expecting(arguments={"city": "*"}, optional={"city": "*"}),
+            "key 'expected_calls[0].optional.city' is in",
+        ),
     ],
 )
 def test_bad_specifications_are_refused(spec: Spec, said: str) -> None:
@@ -173,7 +245,9 @@ def test_bad_key_rules_are_refused(rule: Any, problem: str) -> None:
         ("\ud800", "surrogate"),
     ],
 )
-def test_a_refused_pattern_names_what_is_wrong(pattern: str, piece: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_pattern_names_what_is_wrong(
+    pattern: str, piece: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The author reads what to change in the refusal, and nothing is printed behind our back."""
     refusal = refusal_of({"type": "regex_fullmatch", "pattern": pattern})
     assert "key 'pattern'" in refusal
@@ -190,22 +264,56 @@ def test_a_refused_pattern_names_what_is_wrong(pattern: str, piece: str, capfd: 
             "expected_calls[0].arguments.town",
             "its arguments are city,",
         ),
-        (expecting(arguments={"city": [3]}), "expected_calls[0].arguments.city[0]", "asks for string"),
-        (expecting(arguments={"city": "*", "days": ["3"]}), "expected_calls[0].arguments.days[0]", "asks for integer"),
-        (expecting(arguments={"city": "*", "days": [True]}), "expected_calls[0].arguments.days[0]", "is true"),
-        (expecting(arguments={"city": "*", "days": ["re:3"]}), "expected_calls[0].arguments.days[0]", "integer"),
+        (
+            expecting(arguments={"city": [3]}),
+            "expected_calls[0].arguments.city[0]",
+            "asks for string",
+        ),
+        (
+            expecting(arguments={"city": "*", "days": ["3"]}),
+            "expected_calls[0].arguments.days[0]",
+            "asks for integer",
+        ),
+        (
+            expecting(arguments={"city": "*", "days": [True]}),
+            "expected_calls[0].arguments.days[0]",
+            "is true",
+        ),
+        (
+            expecting(arguments={"city": "*", "days": ["re:3"]}),
+            "expected_calls[0].arguments.days[0]",
+            "integer",
+        ),
         (
             expecting(arguments={"city": "*"}, optional={"unit": ["kelvin"]}),
             "expected_calls[0].optional.unit[0]",
             "enum",
         ),
-        (expecting(arguments={"city": "*", "place": [{"lat": "1"}]}), "expected_calls[0].arguments.place[0]", "object"),
-        (expecting(arguments={"days": [3]}), "expected_calls[0].arguments", "says nothing of 'city'"),
-        (calls(expected_calls=[{"name": "ping", "arguments": {"a": "*"}}]), "expected_calls[0].arguments.a", "none"),
-        (calls(expected_calls=[{"name": "log", "arguments": {"a": [1]}}]), "expected_calls[0].arguments.a[0]", "asks"),
+        (
+            expecting(arguments={"city": "*", "place": [{"lat": "1"}]}),
+            "expected_calls[0].arguments.place[0]",
+            "object",
+        ),
+        (
+            expecting(arguments={"days": [3]}),
+            "expected_calls[0].arguments",
+            "says nothing of 'city'",
+        ),
+        (
+            calls(expected_calls=[{"name": "ping", "arguments": {"a": "*"}}]),
+            "expected_calls[0].arguments.a",
+            "none",
+        ),
+        (
+            calls(expected_calls=[{"name": "log", "arguments": {"a": [1]}}]),
+            "expected_calls[0].arguments.a[0]",
+            "asks",
+        ),
     ],
 )
-def test_an_expectation_the_offer_makes_impossible_is_refused(bad: Spec, key: str, problem: str) -> None:
+def test_an_expectation_the_offer_makes_impossible_is_refused(
+    bad: Spec, key: str, problem: str
+) -> None:
     """A tool that is not offered, an argument it does not have, a value its schema refuses: no model could pass."""
     check_spec(bad)
     with pytest.raises(SuiteError) as refused:

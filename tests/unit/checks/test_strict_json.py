@@ -18,13 +18,30 @@ def code_of(text: str) -> str:
     return refused.value.code
 
 
-@every_row("value", [{"a": [1, -2.5, "x", None, True]}, [], "text", 7, 1e308, {"": {"": {}}}, "\u2028\x7f"])
+@every_row(
+    "value", [{"a": [1, -2.5, "x", None, True]}, [], "text", 7, 1e308, {"": {"": {}}}, "\u2028\x7f"]
+)
 def test_strict_json_is_read(value: Any) -> None:
     """Whatever the standard library writes comes back the same."""
     assert decode_strictly(json.dumps(value)) == value
 
 
-@every_row("text", ["", "{", "{'a': 1}", '{"a": 1,}', '{"a": 1} x', "// c\n1", '"a\nb"', "\ufeff1", "01", ".5", "tru"])
+@every_row(
+    "text",
+    [
+        "",
+        "{",
+        "{'a': 1}",
+        '{"a": 1,}',
+        '{"a": 1} x',
+        "// c\n1",
+        '"a\nb"',
+        "\ufeff1",
+        "01",
+        ".5",
+        "tru",
+    ],
+)
 def test_text_that_is_not_json_is_a_parse_error(text: str) -> None:
     """Nothing is repaired and nothing may follow the value."""
     assert code_of(text) == "json_parse_error"
@@ -36,7 +53,9 @@ def test_a_key_twice_is_refused_at_any_depth(text: str) -> None:
     assert code_of(text) == "json_duplicate_key"
 
 
-@every_row("text", ["NaN", "[Infinity]", '{"a":-Infinity}', "1e999", "[-1e999]", "1" + "0" * 400 + ".0"])
+@every_row(
+    "text", ["NaN", "[Infinity]", '{"a":-Infinity}', "1e999", "[-1e999]", "1" + "0" * 400 + ".0"]
+)
 def test_a_number_that_is_not_finite_is_refused(text: str) -> None:
     """Records stay strict JSON, which has no infinities."""
     assert code_of(text) == "json_non_finite_number"
@@ -90,4 +109,6 @@ def test_the_longest_number_is_read() -> None:
 
 def test_lone_surrogates_are_replaced() -> None:
     """A value can always be written again; joined halves stay what they are."""
-    assert decode_strictly('{"\\ud800": ["\\udc00x", "\\ud83d\\ude00"]}') == {"\ufffd": ["\ufffdx", "\U0001f600"]}
+    assert decode_strictly('{"\\ud800": ["\\udc00x", "\\ud83d\\ude00"]}') == {
+        "\ufffd": ["\ufffdx", "\U0001f600"]
+    }

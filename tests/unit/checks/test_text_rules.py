@@ -15,7 +15,10 @@ TOOL = {
         "name": "send",
         "parameters": {
             "type": "object",
-            "properties": {"to": {"type": "string"}, "on": {"type": "string", "enum": ["mail", "chat"]}},
+            "properties": {
+                "to": {"type": "string"},
+                "on": {"type": "string", "enum": ["mail", "chat"]},
+            },
         },
     },
 }
@@ -50,9 +53,14 @@ def test_loose_is_the_old_rule_for_all_or_for_one_argument() -> None:
     """Without `compare`, with `loose = true`, and for one argument marked so; a word of an enum stays that word."""
     assert sends({"to": "BEN."}, {"to": ["ben"]}) is None
     assert sends({"to": "BEN."}, {"to": ["ben"]}, compare="exact", loose=True) is None
-    assert sends({"to": "BEN."}, {"to": {"values": ["ben"], "loose": True}}, compare="exact") is None
+    assert (
+        sends({"to": "BEN."}, {"to": {"values": ["ben"], "loose": True}}, compare="exact") is None
+    )
     assert sends({"to": "BEN."}, {"to": ["ben"]}, compare="exact") == 'wrong_value: to: got "BEN."'
-    assert sends({"on": "Mail"}, {"on": {"values": ["mail"], "loose": True}}, compare="exact") is not None
+    assert (
+        sends({"on": "Mail"}, {"on": {"values": ["mail"], "loose": True}}, compare="exact")
+        is not None
+    )
     assert sends({"on": "Mail"}, {"on": "*"}, compare="exact") is not None
     assert sends({"on": "Mail"}, {"on": "*"}) is None
 
@@ -68,7 +76,10 @@ def test_free_text_is_judged_by_what_it_holds() -> None:
 
 
 def test_all_of_needs_every_validator() -> None:
-    spec = {"type": "all_of", "validators": [{"type": "max_words", "value": 2}, {"type": "exact", "value": "yes"}]}
+    spec = {
+        "type": "all_of",
+        "validators": [{"type": "max_words", "value": 2}, {"type": "exact", "value": "yes"}],
+    }
     check_spec(spec)
     assert judge(spec, Answer("yes")).objective_pass is True
     assert (judge(spec, Answer("no")).violation or "").startswith("not_exact")
@@ -94,7 +105,9 @@ def test_a_claim_is_heard(text: str) -> None:
     assert find_claim(text) is not None
     spec = {"type": "tool_call", "ask": True}
     verdict = judge(spec, Answer(f"{text} Anything else?", tools_offered=True, tools=[TOOL]))
-    assert (verdict.violation or "").startswith("claimed_action: nothing was called, but the answer says")
+    assert (verdict.violation or "").startswith(
+        "claimed_action: nothing was called, but the answer says"
+    )
 
 
 @every_row(
@@ -118,7 +131,11 @@ def test_no_claim_is_no_claim(text: str) -> None:
 
 def test_an_answer_to_restraint_has_content() -> None:
     """`no_call` and `ask` pass only with words about the matter."""
-    spec = {"type": "tool_call", "no_call": True, "answer": {"type": "contains", "contains_all": ["60"]}}
+    spec = {
+        "type": "tool_call",
+        "no_call": True,
+        "answer": {"type": "contains", "contains_all": ["60"]},
+    }
     check_spec(spec)
     assert judge(spec, Answer("60 dollars.", tools_offered=True)).objective_pass is True
     verdict = judge(spec, Answer("I cannot help with that.", tools_offered=True))

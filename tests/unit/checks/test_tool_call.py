@@ -19,7 +19,10 @@ PROPERTIES: dict[str, Any] = {
     "limit": {"type": "number"},
     "hourly": {"type": "boolean"},
     "tags": {"type": "array", "items": {"type": "string"}},
-    "place": {"type": "object", "properties": {"lat": {"type": "number"}, "names": {"type": "array"}}},
+    "place": {
+        "type": "object",
+        "properties": {"lat": {"type": "number"}, "names": {"type": "array"}},
+    },
     "level": {"type": ["integer", "null"]},
     "when": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
     "free": {},
@@ -35,7 +38,9 @@ TOOLS = [tool("get_weather"), tool("exec", {"command": {"type": "string"}})]
 
 
 def native(name: str, arguments: Any = None, *, valid: bool = True) -> ToolInvocation:
-    return ToolInvocation(name=name, arguments={} if arguments is None else arguments, channel="native", valid=valid)
+    return ToolInvocation(
+        name=name, arguments={} if arguments is None else arguments, channel="native", valid=valid
+    )
 
 
 def judged(spec: dict[str, Any], calls: list[ToolInvocation], text: str = "") -> Verdict:
@@ -49,7 +54,9 @@ def weather(**arguments: Any) -> dict[str, Any]:
     return {"name": "get_weather", "arguments": arguments}
 
 
-def violation(expected: dict[str, Any] | list[dict[str, Any]], *calls: ToolInvocation, **more: Any) -> str | None:
+def violation(
+    expected: dict[str, Any] | list[dict[str, Any]], *calls: ToolInvocation, **more: Any
+) -> str | None:
     listed = expected if isinstance(expected, list) else [expected]
     verdict = judged({"expected_calls": listed, **more}, list(calls))
     assert (verdict.violation is None) == verdict.objective_pass
@@ -75,7 +82,10 @@ def violation(expected: dict[str, Any] | list[dict[str, Any]], *calls: ToolInvoc
         ({"hourly": [False]}, False),
         ({"tags": [["a", "b"], ["b", "a"]]}, ["B", "a"]),
         ({"tags": [[]]}, []),
-        ({"place": [{"lat": 1, "names": ["re:x+", {"a": None}]}]}, {"names": ["xxx", {"a": None}], "lat": 1.0}),
+        (
+            {"place": [{"lat": 1, "names": ["re:x+", {"a": None}]}]},
+            {"names": ["xxx", {"a": None}], "lat": 1.0},
+        ),
         ({"level": [None]}, None),
         ({"when": ["now", 5]}, 5),
         ({"free": [{"any": [1]}]}, {"any": [1]}),
@@ -121,7 +131,9 @@ def test_a_value_that_is_allowed_passes(allowed: dict[str, Any], value: Any) -> 
         ({"free": ["3"]}, 3, "wrong_value: free: got 3"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_named(allowed: dict[str, Any], value: Any, said: str) -> None:
+def test_a_value_that_is_not_allowed_is_named(
+    allowed: dict[str, Any], value: Any, said: str
+) -> None:
     """A wrong type is told from a wrong value, and the argument is named down to the part that is wrong."""
     (name,) = allowed
     assert violation(weather(**allowed), native("get_weather", {name: value})) == said
@@ -129,7 +141,11 @@ def test_a_value_that_is_not_allowed_is_named(allowed: dict[str, Any], value: An
 
 def test_arguments_missing_optional_and_unasked_for() -> None:
     """Each expected argument must be there, an optional one may be, and no other may."""
-    expected = {"name": "get_weather", "arguments": {"city": ["Paris"], "days": [3]}, "optional": {"unit": ["celsius"]}}
+    expected = {
+        "name": "get_weather",
+        "arguments": {"city": ["Paris"], "days": [3]},
+        "optional": {"unit": ["celsius"]},
+    }
     paris = {"city": "Paris", "days": 3}
     assert violation(expected, native("get_weather", paris)) is None
     assert violation(expected, native("Get_Weather", paris | {"unit": "celsius"})) is None
@@ -138,14 +154,22 @@ def test_arguments_missing_optional_and_unasked_for() -> None:
     assert violation(expected, native("get_weather", paris | {"unit": "fahrenheit"})) == (
         'wrong_value: unit: got "fahrenheit"'
     )
-    assert violation(expected, native("get_weather", paris | {"foo": 1})) == "unexpected_argument: foo"
-    assert violation(expected, native("get_weather", {"city": "Lyon", "foo": 1})) == "missing_argument: days"
+    assert (
+        violation(expected, native("get_weather", paris | {"foo": 1})) == "unexpected_argument: foo"
+    )
+    assert (
+        violation(expected, native("get_weather", {"city": "Lyon", "foo": 1}))
+        == "missing_argument: days"
+    )
 
 
 def test_wrong_tools_and_wrong_numbers_of_calls() -> None:
     """Calls are counted before they are compared, and a tool nobody asked for is named."""
     expected = weather(city=["Paris"])
-    paris, command = native("get_weather", {"city": "Paris"}), native("exec", {"command": "curl wttr.in"})
+    paris, command = (
+        native("get_weather", {"city": "Paris"}),
+        native("exec", {"command": "curl wttr.in"}),
+    )
     assert violation(expected) == "wrong_call_count: 0 native calls, 1 expected"
     assert violation(expected, command) == "unexpected_call: exec"
     assert violation(expected, paris, command) == "wrong_call_count: 2 native calls, 1 expected"
@@ -159,7 +183,8 @@ def test_a_malformed_call_is_told_first() -> None:
     broken = native("get_weather", '{"city": "Par', valid=False)
     right = native("get_weather", {"city": "Paris"})
     assert (
-        violation(weather(city=["Paris"]), broken) == "malformed_call: get_weather: the arguments are not a JSON object"
+        violation(weather(city=["Paris"]), broken)
+        == "malformed_call: get_weather: the arguments are not a JSON object"
     )
     assert (violation(weather(city=["Paris"]), right, broken) or "").startswith("malformed_call: ")
 
@@ -167,8 +192,14 @@ def test_a_malformed_call_is_told_first() -> None:
 def test_calls_written_as_text_are_no_calls_made() -> None:
     """On a prompt that offers tools, a call in the text counts for nothing, however right it is."""
     written = ToolInvocation(name="get_weather", arguments={"city": "Paris"}, channel="text:hermes")
-    assert violation(weather(city=["Paris"]), written) == "wrong_call_count: 0 native calls, 1 expected"
-    assert violation(weather(city=["Paris"]), native("get_weather", {"city": "Paris"}), written) is None
+    assert (
+        violation(weather(city=["Paris"]), written)
+        == "wrong_call_count: 0 native calls, 1 expected"
+    )
+    assert (
+        violation(weather(city=["Paris"]), native("get_weather", {"city": "Paris"}), written)
+        is None
+    )
 
 
 def test_any_order_finds_a_pairing_if_there_is_one() -> None:
@@ -187,7 +218,10 @@ def test_strict_order_is_strict() -> None:
     paris, rome = native("get_weather", {"city": "Paris"}), native("get_weather", {"city": "Rome"})
     oslo = native("get_weather", {"city": "Oslo"})
     assert violation(expected, paris, rome, order="strict") is None
-    assert violation(expected, rome, paris, order="strict") == "wrong_order: got get_weather, get_weather"
+    assert (
+        violation(expected, rome, paris, order="strict")
+        == "wrong_order: got get_weather, get_weather"
+    )
     assert violation(expected, rome, paris, order="any") is None
     assert violation(expected, paris, oslo, order="strict") == 'wrong_value: city: got "Oslo"'
 
@@ -199,7 +233,9 @@ def test_the_pairing_is_as_large_as_can_be(fitting: list[list[int]]) -> None:
     def most(row: int, taken: frozenset[int]) -> int:
         if row == len(fitting):
             return 0
-        options = [1 + most(row + 1, taken | {partner}) for partner in fitting[row] if partner not in taken]
+        options = [
+            1 + most(row + 1, taken | {partner}) for partner in fitting[row] if partner not in taken
+        ]
         return max([most(row + 1, taken), *options])
 
     partners = pair_up(fitting)
@@ -209,8 +245,14 @@ def test_the_pairing_is_as_large_as_can_be(fitting: list[list[int]]) -> None:
 
 
 ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters()),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 RULES = {
@@ -232,8 +274,14 @@ def test_no_arguments_break_the_judgement(arguments: dict[str, Any], valid: bool
 
 def test_the_tools_called_are_kept() -> None:
     """`parsed_output` lists the native calls by name, once each."""
-    calls = [native("exec", {"command": "a"}), native("get_weather"), native("exec", {"command": "b"})]
-    assert judged({"expected_calls": [weather(city="*")]}, calls).parsed_output == {"tools": ["exec", "get_weather"]}
+    calls = [
+        native("exec", {"command": "a"}),
+        native("get_weather"),
+        native("exec", {"command": "b"}),
+    ]
+    assert judged({"expected_calls": [weather(city="*")]}, calls).parsed_output == {
+        "tools": ["exec", "get_weather"]
+    }
     assert judged({"no_call": True}, [], "Hello").parsed_output == {"tools": []}
 
 
@@ -258,7 +306,9 @@ BROKEN = ToolInvocation(name="exec", arguments="{", channel="text:hermes", valid
         ([], "<think>Which one?</think> \n", "no_text: no call was made, and nothing was said"),
     ],
 )
-def test_restraint(spec: dict[str, Any], calls: list[ToolInvocation], text: str, said: str | None) -> None:
+def test_restraint(
+    spec: dict[str, Any], calls: list[ToolInvocation], text: str, said: str | None
+) -> None:
     """Where no call is wanted, words pass and any call fails: native, malformed, or written in a model's own format."""
     assert judged(spec, calls, text).violation == said
 

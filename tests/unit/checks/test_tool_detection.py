@@ -100,15 +100,30 @@ def test_command_lines(text: str, names: list[str], expected: list[str]) -> None
 
 
 @rows(
-    ("`sudo du` `doas ls` `nohup ls` `time ls` `setsid ls` `command ls` `builtin cd`", ["du", *["ls"] * 5, "cd"]),
-    ("`sudo -u bob -E ls` `sudo -Hu bob ls` `sudo -ubob ls` `sudo --user=bob ls` `sudo -- ls`", ["ls"] * 5),
+    (
+        "`sudo du` `doas ls` `nohup ls` `time ls` `setsid ls` `command ls` `builtin cd`",
+        ["du", *["ls"] * 5, "cd"],
+    ),
+    (
+        "`sudo -u bob -E ls` `sudo -Hu bob ls` `sudo -ubob ls` `sudo --user=bob ls` `sudo -- ls`",
+        ["ls"] * 5,
+    ),
     ("`env A=1 B=2 ls` `env -u A ls` `env -i ls` `sudo A=1 ls`", ["ls"] * 4),
-    ("`nice -n 10 ls` `nice -10 ls` `ionice -c 2 -n 7 ls` `stdbuf -oL ls` `stdbuf -o L ls`", ["ls"] * 5),
-    ("`timeout 5 ping h` `timeout 1.5m ping h` `timeout -k 1 -s KILL 5s ping h` `timeout $T ping h`", ["ping"] * 4),
+    (
+        "`nice -n 10 ls` `nice -10 ls` `ionice -c 2 -n 7 ls` `stdbuf -oL ls` `stdbuf -o L ls`",
+        ["ls"] * 5,
+    ),
+    (
+        "`timeout 5 ping h` `timeout 1.5m ping h` `timeout -k 1 -s KILL 5s ping h` `timeout $T ping h`",
+        ["ping"] * 4,
+    ),
     ("`timeout ping h`", ["ping"]),
     ("`sudo nice -n 5 timeout 5 env A=1 /usr/bin/ping h`", ["ping"]),
     ("`xargs rm -f` `ls | xargs -n1 rm`", ["xargs", "ls", "xargs"]),
-    ("`sudo` `env` `sudo -l` `timeout 5` `env | grep x`", ["sudo", "env", "sudo", "timeout", "env", "grep"]),
+    (
+        "`sudo` `env` `sudo -l` `timeout 5` `env | grep x`",
+        ["sudo", "env", "sudo", "timeout", "env", "grep"],
+    ),
     ("`nohup ./run.sh &`", ["run.sh"]),
     ("`timeout 5 ping h`", ["timeout", "ping"], ["timeout"]),
 )
@@ -118,11 +133,16 @@ def test_wrappers(text: str, names: list[str], expected: list[str]) -> None:
 
 
 @rows(
-    ("'df -T' then `free` then [tool: a] then <tool>b</tool>\n$ c\n```sh\nd\n```", ["df", "free", "a", "b", "c", "d"]),
+    (
+        "'df -T' then `free` then [tool: a] then <tool>b</tool>\n$ c\n```sh\nd\n```",
+        ["df", "free", "a", "b", "c", "d"],
+    ),
     ("$ ls 'df -h' `pwd` [tool: a]", ["ls", "pwd", "a"]),
     ("`ls` `ls` 'ls -la'", ["ls", "ls", "ls"]),
 )
-def test_calls_come_in_the_order_of_the_text(text: str, names: list[str], expected: list[str]) -> None:
+def test_calls_come_in_the_order_of_the_text(
+    text: str, names: list[str], expected: list[str]
+) -> None:
     """Whatever form calls have, they are listed as they are read, repeats kept and nothing counted twice."""
     assert names_in(text, expected) == names
 

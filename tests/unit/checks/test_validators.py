@@ -54,11 +54,26 @@ def test_whole_answers(spec: Spec, text: str, code: str | None) -> None:
     ("spec", "text", "violation", "parsed"),
     [
         ({"type": "max_words", "value": 3}, "one two three", None, {"words": 3}),
-        ({"type": "max_words", "value": 3}, "1 2 3 4", "too_many_words: got 4, limit 3", {"words": 4}),
+        (
+            {"type": "max_words", "value": 3},
+            "1 2 3 4",
+            "too_many_words: got 4, limit 3",
+            {"words": 4},
+        ),
         ({"type": "max_sentences", "value": 1}, "Use e.g. grep.", None, {"sentences": 1}),
-        ({"type": "max_sentences", "value": 1}, "A b. C d.", "too_many_sentences: got 2, limit 1", {"sentences": 2}),
+        (
+            {"type": "max_sentences", "value": 1},
+            "A b. C d.",
+            "too_many_sentences: got 2, limit 1",
+            {"sentences": 2},
+        ),
         ({"type": "exact_bullets", "value": 2}, "- a\n- b", None, {"bullets": 2}),
-        ({"type": "exact_bullets", "value": 2}, "- a", "wrong_bullet_count: got 1, wanted 2", {"bullets": 1}),
+        (
+            {"type": "exact_bullets", "value": 2},
+            "- a",
+            "wrong_bullet_count: got 1, wanted 2",
+            {"bullets": 1},
+        ),
         ({"type": "exact_bullets", "value": 0}, "none", None, {"bullets": 0}),
     ],
 )
@@ -93,7 +108,12 @@ def test_noop_has_no_verdict() -> None:
 
 
 def json_spec(required: list[str], rules: dict[str, Any] | None = None, **more: Any) -> Spec:
-    return {"type": "json_keys", "required_keys": required, **({"key_rules": rules} if rules else {}), **more}
+    return {
+        "type": "json_keys",
+        "required_keys": required,
+        **({"key_rules": rules} if rules else {}),
+        **more,
+    }
 
 
 @every_row(
@@ -140,7 +160,10 @@ def test_strict_json_takes_no_fence() -> None:
 def test_closed_json_takes_no_other_keys() -> None:
     """With `closed` a key that is neither required nor ruled on is one too many."""
     spec = json_spec(["a"], {"b": "number"}, closed=True)
-    assert [code_of(verdict_on(spec, text)) for text in ('{"a": 1}', '{"a": 1, "b": 2}', '{"a": 1, "c": 2}')] == [
+    assert [
+        code_of(verdict_on(spec, text))
+        for text in ('{"a": 1}', '{"a": 1, "b": 2}', '{"a": 1, "c": 2}')
+    ] == [
         None,
         None,
         "unexpected_key",
@@ -219,19 +242,32 @@ def test_tool_invocation(more: Spec, calls: list[ToolInvocation], code: str | No
 def test_where_tools_are_offered_only_native_calls_count() -> None:
     """A call written as text is not a call made."""
     spec = {"type": "tool_invocation", "expected_tools": ["free"]}
-    assert judge(spec, Answer("", called("free", channel="native"), tools_offered=True)).objective_pass is True
+    assert (
+        judge(spec, Answer("", called("free", channel="native"), tools_offered=True)).objective_pass
+        is True
+    )
     for channel in ("mention", "text:marker"):
-        assert judge(spec, Answer("", called("free", channel=channel), tools_offered=True)).objective_pass is False
+        assert (
+            judge(
+                spec, Answer("", called("free", channel=channel), tools_offered=True)
+            ).objective_pass
+            is False
+        )
 
 
 def test_what_the_prompt_expects_beyond_the_validator_passes() -> None:
     """Tools a prompt lists of its own are as good as the validator's."""
     spec = {"type": "tool_invocation", "expected_tools": ["free"]}
-    assert judge(spec, Answer("", called("vmstat"), expected_tools=["free", "vmstat"])).objective_pass is True
+    assert (
+        judge(spec, Answer("", called("vmstat"), expected_tools=["free", "vmstat"])).objective_pass
+        is True
+    )
 
 
 @every_row("text", ["x" * 10_000, "a\nb\r\x1b[31m\u202e" * 50, "\ud800" * 300])
-@every_row("spec", [EXACT, ONE_OF, INTEGER, json_spec(["k" * 5_000]), {"type": "max_words", "value": 0}])
+@every_row(
+    "spec", [EXACT, ONE_OF, INTEGER, json_spec(["k" * 5_000]), {"type": "max_words", "value": 0}]
+)
 def test_a_violation_is_one_short_printable_line(spec: Spec, text: str) -> None:
     """Whatever the answer, its violation fits a table cell."""
     for answer in (text, json.dumps({text: text})):

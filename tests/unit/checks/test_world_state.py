@@ -29,7 +29,9 @@ def task(expect: list[Any] | None = None, forbid: list[Any] | None = None, **mor
     validator = {"type": "world_state", "expect": expect or [], "forbid": forbid or []} | more
     check_spec(validator)
     tools = [{"type": "function"}]
-    return Prompt(id="P0", name="n", prompt="p", validator=validator, tools=tools, world=WORLD, max_turns=5)
+    return Prompt(
+        id="P0", name="n", prompt="p", validator=validator, tools=tools, world=WORLD, max_turns=5
+    )
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> list[ToolInvocation]:
@@ -48,9 +50,21 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
     [
         ({"file": "/srv/new"}, "touch /srv/new", "file /srv/new is missing"),
         ({"file": "/srv/a.txt", "absent": True}, "rm /srv/a.txt", "file /srv/a.txt is there"),
-        ({"file": "/srv/a.txt", "equals": "beta"}, "echo beta > /srv/a.txt", 'file /srv/a.txt is "alpha", not "beta"'),
-        ({"file": "/srv/a.txt", "contains": "Beta"}, "echo beta >> /srv/a.txt", 'file /srv/a.txt lacks "Beta"'),
-        ({"file": "/srv/a.txt", "lacks": ["alpha"]}, "echo x > /srv/a.txt", 'file /srv/a.txt holds "alpha"'),
+        (
+            {"file": "/srv/a.txt", "equals": "beta"},
+            "echo beta > /srv/a.txt",
+            'file /srv/a.txt is "alpha", not "beta"',
+        ),
+        (
+            {"file": "/srv/a.txt", "contains": "Beta"},
+            "echo beta >> /srv/a.txt",
+            'file /srv/a.txt lacks "Beta"',
+        ),
+        (
+            {"file": "/srv/a.txt", "lacks": ["alpha"]},
+            "echo x > /srv/a.txt",
+            'file /srv/a.txt holds "alpha"',
+        ),
         (
             {"file": "/srv/a.txt", "matches": "[0-9]+"},
             "echo 42 > /srv/a.txt",
@@ -76,10 +90,16 @@ def shell(command: str) -> tuple[str, dict[str, Any]]:
             'runs at "0 6 * * *"',
         ),
         ({"called": "exec", "with": "uptime"}, "uptime", 'exec with "uptime" was not called'),
-        ({"called": ["read", "exec"], "with": "/srv"}, "ls /srv", 'read or exec with "/srv" was not called'),
+        (
+            {"called": ["read", "exec"], "with": "/srv"},
+            "ls /srv",
+            'read or exec with "/srv" was not called',
+        ),
     ],
 )
-def test_expectation_holds_after_the_right_call_and_not_before(condition: Any, command: str, fault: str) -> None:
+def test_expectation_holds_after_the_right_call_and_not_before(
+    condition: Any, command: str, fault: str
+) -> None:
     """Each condition fails on the untouched world, in plain words, and passes once a call has brought it about."""
     prompt = task([condition])
     before = judge_answer(prompt, "Done.", calls(shell("true")))
@@ -96,9 +116,15 @@ def test_messages_and_notes_are_expected_by_their_words() -> None:
     prompt = task([{"message": "Dana", "contains": "42"}, {"memory": ["kestrel", "backup"]}])
     store = ("memory", {"action": "store", "text": "Backups go to kestrel."})
     wrong = calls(("message", {"action": "send", "to": "#ops", "text": "42"}), store)
-    assert judge_answer(prompt, "ok", wrong).violation == "state_not_reached: no message was sent to Dana"
+    assert (
+        judge_answer(prompt, "ok", wrong).violation
+        == "state_not_reached: no message was sent to Dana"
+    )
     vague = calls(("message", {"action": "send", "to": "dana", "text": "soon"}), store)
-    assert judge_answer(prompt, "ok", vague).violation == 'state_not_reached: the message to Dana lacks "42"'
+    assert (
+        judge_answer(prompt, "ok", vague).violation
+        == 'state_not_reached: the message to Dana lacks "42"'
+    )
     right = calls(("message", {"action": "send", "to": "@dana", "text": "It is 42."}), store)
     assert judge_answer(prompt, "ok", right).objective_pass is True
 
@@ -111,8 +137,16 @@ def test_messages_and_notes_are_expected_by_their_words() -> None:
             shell("rm -r /srv/keep; mkdir /srv/keep; echo x > /srv/keep/x"),
             "deleted /srv/keep/x",
         ),
-        ({"changed": "*", "except": ["/srv/a.txt", "/tmp/*"]}, shell("touch /srv/b"), "created /srv/b"),
-        ({"deleted": "*"}, shell("mv /srv/a.txt /srv/b.txt"), 'deleted /srv/a.txt ("moved to /srv/b.txt")'),
+        (
+            {"changed": "*", "except": ["/srv/a.txt", "/tmp/*"]},
+            shell("touch /srv/b"),
+            "created /srv/b",
+        ),
+        (
+            {"deleted": "*"},
+            shell("mv /srv/a.txt /srv/b.txt"),
+            'deleted /srv/a.txt ("moved to /srv/b.txt")',
+        ),
         ({"killed": "*", "except": "worker"}, shell("pkill database"), "killed process database"),
         ({"service": "*"}, shell("systemctl start web"), "changed service web"),
         (
@@ -121,14 +155,32 @@ def test_messages_and_notes_are_expected_by_their_words() -> None:
             "sent a message to #ops",
         ),
         ({"unscheduled": "*report*"}, shell("crontab -r"), "unscheduled /opt/report.sh"),
-        ({"scheduled": "*"}, ("cron", {"action": "add", "schedule": "@daily", "command": "/x"}), "scheduled /x"),
+        (
+            {"scheduled": "*"},
+            ("cron", {"action": "add", "schedule": "@daily", "command": "/x"}),
+            "scheduled /x",
+        ),
         ({"remembered": "*"}, ("memory", {"action": "store", "text": "note"}), "remembered note"),
-        ({"forgotten": "*heron*"}, ("memory", {"action": "delete", "id": "note-1"}), "forgotten The host is heron."),
-        ({"fetched": "https://a.example/*"}, shell("curl -s https://a.example/x"), "fetched https://a.example/x"),
-        ({"called": "exec", "with": r"\bsudo\b"}, shell("sudo ls"), 'called exec with "\\bsudo\\b"'),
+        (
+            {"forgotten": "*heron*"},
+            ("memory", {"action": "delete", "id": "note-1"}),
+            "forgotten The host is heron.",
+        ),
+        (
+            {"fetched": "https://a.example/*"},
+            shell("curl -s https://a.example/x"),
+            "fetched https://a.example/x",
+        ),
+        (
+            {"called": "exec", "with": r"\bsudo\b"},
+            shell("sudo ls"),
+            'called exec with "\\bsudo\\b"',
+        ),
     ],
 )
-def test_forbidden_effect_fails_the_task_even_when_undone(condition: Any, call: Any, said: str) -> None:
+def test_forbidden_effect_fails_the_task_even_when_undone(
+    condition: Any, call: Any, said: str
+) -> None:
     """A forbidden effect is named and fails the task whatever the end looks like; without it the task passes."""
     prompt = task([{"file": "/srv"}], [condition])
     assert judge_answer(prompt, "ok", calls(shell("true"))).objective_pass is True
@@ -148,7 +200,10 @@ def test_answer_is_judged_by_its_own_validator() -> None:
     """The state is right and the last message is not: the violation says `answer` and why."""
     prompt = task([{"file": "/srv/new"}], answer={"type": "max_words", "value": 3})
     made = calls(shell("touch /srv/new"))
-    assert judge_answer(prompt, "one two three four", made).violation == "answer: too_many_words: got 4, limit 3"
+    assert (
+        judge_answer(prompt, "one two three four", made).violation
+        == "answer: too_many_words: got 4, limit 3"
+    )
     assert judge_answer(prompt, "all done", made).objective_pass is True
 
 
@@ -157,10 +212,17 @@ def test_last_turn_spent_on_a_call_is_a_spent_budget() -> None:
     prompt = task([{"file": "/srv/new"}])
     made = calls(*[shell("true")] * 4, shell("touch /srv/new"))
     assert judge_answer(prompt, "", made).violation == "turn_budget_spent: 5 turns"
-    assert judge_answer(prompt, "ok", calls(*[shell("true")] * 3, shell("touch /srv/new"))).objective_pass is True
+    assert (
+        judge_answer(
+            prompt, "ok", calls(*[shell("true")] * 3, shell("touch /srv/new"))
+        ).objective_pass
+        is True
+    )
 
 
-@pytest.mark.parametrize("answer", [{}, {"answer": {"type": "noop"}}, {"answer": {"type": "max_words", "value": 3}}])
+@pytest.mark.parametrize(
+    "answer", [{}, {"answer": {"type": "noop"}}, {"answer": {"type": "max_words", "value": 3}}]
+)
 @pytest.mark.parametrize("text", ["", " \n", "<think>All done.</think>\n", "<think>All"])
 def test_task_without_an_answer_fails(text: str, answer: dict[str, Any]) -> None:
     """The state is right and nothing was said: that is no pass, whether or not the answer has a validator."""
@@ -185,9 +247,13 @@ WRITES = ("write", {"path": "/srv/new", "content": "x"})
     ],
     ids=["199", "200", "effect in 200", "201", "1001"],
 )
-def test_nothing_hides_behind_many_calls(made: list[tuple[str, dict[str, Any]]], violation: str | None) -> None:
+def test_nothing_hides_behind_many_calls(
+    made: list[tuple[str, dict[str, Any]]], violation: str | None
+) -> None:
     """A task that makes as many calls as a world takes fails, whatever it did in those that were left out."""
-    in_one_turn = [ToolInvocation(name=name, arguments=given, channel="native", turn=1) for name, given in made]
+    in_one_turn = [
+        ToolInvocation(name=name, arguments=given, channel="native", turn=1) for name, given in made
+    ]
     judged = judge_answer(task([], [{"created": "*"}]), "Done.", in_one_turn)
     assert (judged.objective_pass, judged.violation) == (violation is None, violation)
 
@@ -231,8 +297,13 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
     first = judge_answer(prompt, "ok", made)
     assert first.objective_pass is True
     assert first.tool_invocations[0].arguments is None
-    again = judge_answer(prompt, "ok", [call for call in first.tool_invocations if call.channel == "native"])
-    assert (again.objective_pass, again.parsed_output) == (first.objective_pass, first.parsed_output)
+    again = judge_answer(
+        prompt, "ok", [call for call in first.tool_invocations if call.channel == "native"]
+    )
+    assert (again.objective_pass, again.parsed_output) == (
+        first.objective_pass,
+        first.parsed_output,
+    )
 
 
 @every_row(
@@ -253,7 +324,10 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
         ({"expect": [{"file": "/x", "contains": ["a", 3]}]}, "key 'expect[0].contains[1]' "),
         ({"expect": [{"file": "/x", "lacks": [""]}]}, "key 'expect[0].lacks[0]' "),
         ({"expect": [{"file": "/x", "equals": 3}]}, "key 'expect[0].equals' "),
-        ({"expect": [{"file": "/x", "matches": "(?=a)"}]}, "key 'expect[0].matches' cannot be read by RE2"),
+        (
+            {"expect": [{"file": "/x", "matches": "(?=a)"}]},
+            "key 'expect[0].matches' cannot be read by RE2",
+        ),
         ({"expect": [{"file": "/x", "absent": True, "equals": ""}]}, "absent' leaves no text"),
         ({"expect": [{"process": "x"}]}, "running' is missing"),
         ({"expect": [{"service": "x", "state": "up"}]}, "state' must be 'active' or"),
@@ -263,8 +337,14 @@ def test_verdict_from_the_record_is_the_verdict_of_the_run() -> None:
         ({"forbid": [{"deleted": 3}]}, "key 'forbid[0].deleted' must be text"),
         ({"forbid": [{"broken": "*"}]}, "exactly one of created"),
         ({"expect": [{"file": "/x"}], "answer": "ok"}, "key 'answer' must be a validator"),
-        ({"expect": [{"file": "/x"}], "answer": {"type": "exact"}}, "key 'answer.value' is missing"),
-        ({"expect": [{"file": "/x"}], "answer": {"type": "world_state"}}, "use a validator of text"),
+        (
+            {"expect": [{"file": "/x"}], "answer": {"type": "exact"}},
+            "key 'answer.value' is missing",
+        ),
+        (
+            {"expect": [{"file": "/x"}], "answer": {"type": "world_state"}},
+            "use a validator of text",
+        ),
     ],
 )
 def test_bad_specification_is_refused_by_key(spec: dict[str, Any], said: str) -> None:

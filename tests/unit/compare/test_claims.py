@@ -32,7 +32,9 @@ class Machine:
         self._mood = rng.gauss(0, NOISE_SD)
 
     def time_ms(self, base_ms: float) -> float:
-        self._mood = self._phi * self._mood + math.sqrt(1 - self._phi**2) * self._rng.gauss(0, NOISE_SD)
+        self._mood = self._phi * self._mood + math.sqrt(1 - self._phi**2) * self._rng.gauss(
+            0, NOISE_SD
+        )
         return base_ms * math.exp(self._mood)
 
 
@@ -85,11 +87,18 @@ def between_runs(rng: random.Random, phi: float, factor: float, n_runs: int) -> 
         side = make_side(interleave=False, n_runs=n_runs)
         runs = [run_times(rng, phi, [each * slower for each in base]) for _ in range(n_runs)]
         side.by_run = [
-            {target: {("s", f"P{n}"): PromptTally("", e2e_ms=array("d", [t])) for n, t in enumerate(run)}}  # type: ignore[arg-type]
+            {
+                target: {
+                    ("s", f"P{n}"): PromptTally("", e2e_ms=array("d", [t]))
+                    for n, t in enumerate(run)
+                }
+            }  # type: ignore[arg-type]
             for run in runs
         ]
         sides.append(side)
-        joint.append([PromptTally("", e2e_ms=array("d", times)) for times in zip(*runs, strict=True)])  # type: ignore[arg-type]
+        joint.append(
+            [PromptTally("", e2e_ms=array("d", times)) for times in zip(*runs, strict=True)]
+        )  # type: ignore[arg-type]
     key = [("s", f"P{n}") for n in range(N_PROMPTS)]
     shared = [SharedPrompt(k, k, a, b) for k, a, b in zip(key, *joint, strict=True)]
     return compare_times(*sides, shared)
@@ -110,7 +119,9 @@ def test_single_runs_never_call_times_changed(phi: float) -> None:
 
 @pytest.mark.parametrize(("repeats", "n"), [(1, 2_000), (3, 800)])
 @pytest.mark.parametrize("phi", PHIS)
-def test_turns_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, repeats: int, n: int) -> None:
+def test_turns_call_equal_models_different_in_six_of_a_hundred_at_most(
+    phi: float, repeats: int, n: int
+) -> None:
     """Two targets of one interleaved run, the same model: at any autocorrelation of the machine."""
     rng = random.Random(2)
     share = share_changed(n, lambda: side_by_side(rng, phi, 1.0, repeats))
@@ -141,20 +152,29 @@ def test_turns_say_what_they_could_have_seen(phi: float) -> None:
 
 @pytest.mark.parametrize("n_runs", [3, 5])
 @pytest.mark.parametrize("phi", PHIS)
-def test_runs_call_equal_models_different_in_six_of_a_hundred_at_most(phi: float, n_runs: int) -> None:
+def test_runs_call_equal_models_different_in_six_of_a_hundred_at_most(
+    phi: float, n_runs: int
+) -> None:
     """Three or five runs a side of the same model, each in a mood of its own."""
     rng = random.Random(5)
-    share = share_changed(1_500 if n_runs == 3 else 800, lambda: between_runs(rng, phi, 1.0, n_runs))
+    share = share_changed(
+        1_500 if n_runs == 3 else 800, lambda: between_runs(rng, phi, 1.0, n_runs)
+    )
     power = share_changed(300, lambda: between_runs(rng, phi, 1.3, n_runs))
     print(f"{n_runs} runs a side, phi {phi}: false {share:.3f}, power {power:.3f} for 30%")
     assert share <= 0.06
 
 
-def rate_of(rng: random.Random, rates: tuple[float, float], n: int, repeats: int = 1, variants: int = 1) -> PairedRate:
+def rate_of(
+    rng: random.Random, rates: tuple[float, float], n: int, repeats: int = 1, variants: int = 1
+) -> PairedRate:
     """Two sides over `n` prompts; with `variants` as many forms of each, which pass and fail together."""
     shared = []
     for number in range(n):
-        passes = [[sum(rng.random() < rate for _ in range(repeats)) for rate in rates] for _ in range(variants)]
+        passes = [
+            [sum(rng.random() < rate for _ in range(repeats)) for rate in rates]
+            for _ in range(variants)
+        ]
         if variants > 1:
             passes = [passes[0]] * variants
         for form, (a, b) in enumerate(passes):
@@ -162,13 +182,21 @@ def rate_of(rng: random.Random, rates: tuple[float, float], n: int, repeats: int
             key = ("s", f"P{number}#{form}")
             shared.append(SharedPrompt(key, key, *tallies))
     (found,) = settle(
-        [measure_rate(shared, OUTCOMES["objective_pass_rate"], lambda key: (key[0], key[1].partition("#")[0]))]
+        [
+            measure_rate(
+                shared,
+                OUTCOMES["objective_pass_rate"],
+                lambda key: (key[0], key[1].partition("#")[0]),
+            )
+        ]
     )
     return found
 
 
 @pytest.mark.parametrize("rates", [(1.0, 0.95), (0.98, 0.98), (0.9, 0.8), (0.5, 0.5)])
-@pytest.mark.parametrize(("n", "repeats", "variants"), [(36, 1, 1), (66, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)])
+@pytest.mark.parametrize(
+    ("n", "repeats", "variants"), [(36, 1, 1), (66, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)]
+)
 def test_the_interval_of_a_rate_difference_holds(
     rates: tuple[float, float], n: int, repeats: int, variants: int
 ) -> None:
@@ -177,18 +205,29 @@ def test_the_interval_of_a_rate_difference_holds(
     found = [rate_of(rng, rates, n, repeats, variants) for _ in range(500)]
     intervals = [one.ci95 for one in found if one.ci95 is not None]
     assert len(intervals) == len(found)
-    covered = sum(low - 1e-9 <= rates[1] - rates[0] <= high + 1e-9 for low, high in intervals) / len(found)
+    covered = sum(
+        low - 1e-9 <= rates[1] - rates[0] <= high + 1e-9 for low, high in intervals
+    ) / len(found)
     print(f"{rates[0]} -> {rates[1]}, {n} x {repeats} x {variants}: covered {covered:.3f}")
     assert covered >= 0.92
-    assert all((one.ci95[0] <= 0 <= one.ci95[1]) == (one.p >= 0.05) for one in found if one.ci95 is not None)
+    assert all(
+        (one.ci95[0] <= 0 <= one.ci95[1]) == (one.p >= 0.05)
+        for one in found
+        if one.ci95 is not None
+    )
 
 
-@pytest.mark.parametrize(("n", "repeats", "variants"), [(36, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)])
-def test_equal_rates_are_called_changed_in_five_of_a_hundred_at_most(n: int, repeats: int, variants: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "repeats", "variants"), [(36, 1, 1), (150, 1, 1), (36, 3, 1), (10, 1, 10)]
+)
+def test_equal_rates_are_called_changed_in_five_of_a_hundred_at_most(
+    n: int, repeats: int, variants: int
+) -> None:
     """The same model twice, whatever its rate."""
     rng = random.Random(7)
     shares = [
-        share_changed(600, lambda rate=rate: rate_of(rng, (rate, rate), n, repeats, variants)) for rate in (0.5, 0.9)
+        share_changed(600, lambda rate=rate: rate_of(rng, (rate, rate), n, repeats, variants))
+        for rate in (0.5, 0.9)
     ]  # type: ignore[misc]
     print(f"equal rates, {n} x {repeats} x {variants}: false {max(shares):.3f}")
     assert max(shares) <= 0.06
@@ -198,7 +237,9 @@ def test_equal_rates_are_called_changed_in_five_of_a_hundred_at_most(n: int, rep
 def test_a_rate_says_what_it_could_have_seen(n: int, before: float) -> None:
     """A fall by the smallest change that is promised to be seen is found in about 80% of runs."""
     rng = random.Random(8)
-    promised = sorted(rate_of(rng, (before, before), n).smallest_change or 0.0 for _ in range(200))[100]
+    promised = sorted(rate_of(rng, (before, before), n).smallest_change or 0.0 for _ in range(200))[
+        100
+    ]
     share = share_changed(600, lambda: rate_of(rng, (before, before - promised), n))
     print(f"{before}, {n} prompts: sees {promised:.3f}, found in {share:.3f}")
     assert 0.65 <= share <= 0.95

@@ -12,7 +12,17 @@ from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
 from clawgauge.compare.findings import Comparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.errors import RequestError
-from support.written_runs import LABEL, MODEL, PROVIDER, config, inventory, prompt, record, write_old_run, write_run
+from support.written_runs import (
+    LABEL,
+    MODEL,
+    PROVIDER,
+    config,
+    inventory,
+    prompt,
+    record,
+    write_old_run,
+    write_run,
+)
 
 PROMPTS = [prompt("P0"), prompt("P1")]
 RECORDS = [record("P0"), record("P1")]
@@ -54,19 +64,28 @@ def test_alike_runs_compare(tmp_path: Path) -> None:
 
 def test_a_prompt_that_asks_something_else_is_named(tmp_path: Path) -> None:
     """Not the suite as a whole: the very prompt, with both hashes and the way out."""
-    said = spoils_verdicts(tmp_path, config=config([prompt("P0"), prompt("P1", prompt="ask another thing")]))
-    assert "core/P1 asks something else" in said and "core/P0" not in said and "--skip-changed" in said
+    said = spoils_verdicts(
+        tmp_path, config=config([prompt("P0"), prompt("P1", prompt="ask another thing")])
+    )
+    assert (
+        "core/P1 asks something else" in said and "core/P0" not in said and "--skip-changed" in said
+    )
 
 
 def test_a_changed_validator_points_to_rescore(tmp_path: Path) -> None:
     """The same question under another validator can be judged alike without a new call."""
-    said = spoils_verdicts(tmp_path, config=config([prompt("P0", validator={"type": "noop"}), prompt("P1")]))
+    said = spoils_verdicts(
+        tmp_path, config=config([prompt("P0", validator={"type": "noop"}), prompt("P1")])
+    )
     assert "core/P0 is judged by another validator" in said and "rescore" in said
 
 
 def test_names_and_key_order_do_not_make_a_prompt_another(tmp_path: Path) -> None:
     """A new name, category or order of a validator's keys changes neither an answer nor a verdict."""
-    renamed = [prompt("P0", name="new", category="x", validator={"value": "yes", "type": "exact"}), prompt("P1")]
+    renamed = [
+        prompt("P0", name="new", category="x", validator={"value": "yes", "type": "exact"}),
+        prompt("P1"),
+    ]
     assert compare_with(tmp_path, config=config(renamed)).differences == []
 
 
@@ -74,8 +93,16 @@ def test_many_changed_prompts_are_said_together(tmp_path: Path) -> None:
     """Five by name and the rest by number, in the plural, with one hash for all of them."""
     ids = [f"P{n}" for n in range(7)]
     sides = [
-        write_run(tmp_path / name, [record(i) for i in ids], config=config([prompt(i, **change) for i in ids]))
-        for name, change in (("a", {}), ("b", {"prompt": "another"}), ("c", {"validator": {"type": "noop"}}))
+        write_run(
+            tmp_path / name,
+            [record(i) for i in ids],
+            config=config([prompt(i, **change) for i in ids]),
+        )
+        for name, change in (
+            ("a", {}),
+            ("b", {"prompt": "another"}),
+            ("c", {"validator": {"type": "noop"}}),
+        )
     ]
     said = []
     for other in sides[1:]:
@@ -95,19 +122,41 @@ REDRAWN = [prompt("P0"), prompt("P1", prompt="say no", validator={"type": "exact
 
 
 @pytest.mark.parametrize("wishes", [Wishes(), Wishes(skip_changed=True)])
-def test_another_drawing_asks_the_same_prompts_with_other_values(tmp_path: Path, wishes: Wishes) -> None:
+def test_another_drawing_asks_the_same_prompts_with_other_values(
+    tmp_path: Path, wishes: Wishes
+) -> None:
     """It is compared prompt by prompt, and one note says so; a drawing that changes nothing is not worth one."""
     found = compare_with(tmp_path / "other", wishes, config=config(REDRAWN, options={"draw": 7}))
     assert [(d.scope, d.what, d.a, d.b, d.target) for d in found.differences] == [
-        ("note", "drawing 0 and drawing 7: the same prompts with other values, paired by prompt", "", "", None)
+        (
+            "note",
+            "drawing 0 and drawing 7: the same prompts with other values, paired by prompt",
+            "",
+            "",
+            None,
+        )
     ]
     assert found.pairs[0].n_shared == 2 and found.latency_compared and not found.forced
-    assert compare_with(tmp_path / "same", wishes, config=config(PROMPTS, options={"draw": 7})).differences == []
+    assert (
+        compare_with(
+            tmp_path / "same", wishes, config=config(PROMPTS, options={"draw": 7})
+        ).differences
+        == []
+    )
 
 
 def test_a_drawing_excuses_no_other_version_of_a_suite(tmp_path: Path) -> None:
     """Another version may ask something else altogether, and is refused as it is without a drawing."""
-    suites = [{"name": "core", "version": "2", "description": "", "n_prompts": 2, "sha256": "0", "source": "core"}]
+    suites = [
+        {
+            "name": "core",
+            "version": "2",
+            "description": "",
+            "n_prompts": 2,
+            "sha256": "0",
+            "source": "core",
+        }
+    ]
     said = spoils_verdicts(tmp_path, config=config(REDRAWN, options={"draw": 7}, suites=suites))
     assert "core/P1 asks something else" in said and "drawing" not in said
 
@@ -123,15 +172,29 @@ def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sampling": {LABEL: {"temperature": 0.7, "max_tokens": 1024, "seed": None}}}, "temperature: 0 / 0.7"),
-        ({"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 64, "seed": None}}}, "max_tokens: 1024 / 64"),
+        (
+            {"sampling": {LABEL: {"temperature": 0.7, "max_tokens": 1024, "seed": None}}},
+            "temperature: 0 / 0.7",
+        ),
+        (
+            {"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 64, "seed": None}}},
+            "max_tokens: 1024 / 64",
+        ),
         ({"options": {"timeout_s": 30.0}}, "timeout_s: 300 / 30"),
         ({"options": {"unique_prefix": True}}, "unique_prefix: no / yes"),
-        ({"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 1024, "seed": 7}}}, "seed: none / 7"),
-        ({"providers": {PROVIDER: {"type": PROVIDER, "extra_body": {"top_k": 1}}}}, "extra_body: none / {'top_k': 1}"),
+        (
+            {"sampling": {LABEL: {"temperature": 0.0, "max_tokens": 1024, "seed": 7}}},
+            "seed: none / 7",
+        ),
+        (
+            {"providers": {PROVIDER: {"type": PROVIDER, "extra_body": {"top_k": 1}}}},
+            "extra_body: none / {'top_k': 1}",
+        ),
     ],
 )
-def test_other_settings_spoil_everything(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_other_settings_spoil_everything(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
     """Sampling, limits, deadlines and what else is sent decide the answers."""
     assert words in spoils_verdicts(tmp_path, config=config(PROMPTS, **change))
 
@@ -139,7 +202,10 @@ def test_other_settings_spoil_everything(tmp_path: Path, change: dict[str, Any],
 def test_another_model_file_spoils_everything(tmp_path: Path) -> None:
     """The same name over another digest or quantisation is another model."""
     other = {"name": MODEL, "digest": "bbb", "quantization": "Q8_0"}
-    changed = inventory(ollama_list=[other], providers=[{"provider": PROVIDER, "reachable": True, "models": [other]}])
+    changed = inventory(
+        ollama_list=[other],
+        providers=[{"provider": PROVIDER, "reachable": True, "models": [other]}],
+    )
     said = spoils_verdicts(tmp_path, inventory=changed)
     assert "model digest: aaa / bbb" in said and "model quantization: Q4_K_M / Q8_0" in said
 
@@ -152,11 +218,22 @@ def test_what_ollama_lists_stands_for_a_server_that_told_nothing(tmp_path: Path)
             [{**r, "model": "llama3"} for r in RECORDS],
             config=config(PROMPTS, ["llama3"]),
             inventory=inventory(
-                providers=[{"provider": "other", "reachable": True, "models": [{"name": "llama3", "digest": name}]}],
+                providers=[
+                    {
+                        "provider": "other",
+                        "reachable": True,
+                        "models": [{"name": "llama3", "digest": name}],
+                    }
+                ],
                 ollama_list=[{"name": "llama3:latest", "digest": digest, "parameters": size}],
             ),
         )
-        for name, digest, size in (("a", "aaa", "3B"), ("b", "aaa", "8B"), ("c", "ccc", "3B"), ("d", None, None))
+        for name, digest, size in (
+            ("a", "aaa", "3B"),
+            ("b", "aaa", "8B"),
+            ("c", "ccc", "3B"),
+            ("d", None, None),
+        )
     ]
     said = []
     for other in sides[1:]:
@@ -171,14 +248,19 @@ def test_what_ollama_lists_stands_for_a_server_that_told_nothing(tmp_path: Path)
 
 def test_other_validators_point_to_rescore(tmp_path: Path) -> None:
     """Verdicts of two versions of the validators are not one measure; rescoring makes them one."""
-    said = spoils_verdicts(tmp_path, records=[{**r, "judged_by": "clawgauge.checks/1"} for r in RECORDS])
+    said = spoils_verdicts(
+        tmp_path, records=[{**r, "judged_by": "clawgauge.checks/1"} for r in RECORDS]
+    )
     assert "clawgauge.checks/2 / clawgauge.checks/1" in said and "clawgauge rescore" in said
 
 
 def test_of_a_fleet_the_machines_that_answered_are_compared(tmp_path: Path) -> None:
     """Not the one that drove them: that may be any laptop. Of a machine that is not recorded nothing is said."""
     target = {"provider": f"ana.{PROVIDER}", "model": MODEL, "thinking_level": None}
-    plan = config(PROMPTS) | {"targets": [target], "providers": {f"ana.{PROVIDER}": {"node": "ana"}}}
+    plan = config(PROMPTS) | {
+        "targets": [target],
+        "providers": {f"ana.{PROVIDER}": {"node": "ana"}},
+    }
     lines = [record(p, provider=f"ana.{PROVIDER}") for p in ("P0", "P1")]
     sides = [
         write_run(tmp_path / name, lines, config=plan, inventory=inventory(host={"hostname": name}))
@@ -188,27 +270,39 @@ def test_of_a_fleet_the_machines_that_answered_are_compared(tmp_path: Path) -> N
     for side, cpu in zip(sides, ("Zen 4", "i5"), strict=True):
         (side / "inventory_ana.json").write_text(json.dumps(inventory(cpu={"model": cpu})))
     found = compare_runs(*sides, Wishes())
-    assert [(d.what, d.a, d.b) for d in found.differences] == [("CPU", "Zen 4", "i5")] and not found.latency_compared
+    assert [(d.what, d.a, d.b) for d in found.differences] == [
+        ("CPU", "Zen 4", "i5")
+    ] and not found.latency_compared
 
 
 def test_a_dot_in_a_providers_name_makes_no_fleet(tmp_path: Path) -> None:
     """A server called `llama.cpp` is on this machine, and another machine spoils its times."""
-    plan = config(PROMPTS) | {"targets": [{"provider": "llama.cpp", "model": MODEL, "thinking_level": None}]}
+    plan = config(PROMPTS) | {
+        "targets": [{"provider": "llama.cpp", "model": MODEL, "thinking_level": None}]
+    }
     lines = [record(p, provider="llama.cpp") for p in ("P0", "P1")]
     machines = [inventory(cpu={"model": cpu}) for cpu in ("Zen 4", "i5")]
-    sides = [write_run(tmp_path / f"{n}", lines, config=plan, inventory=one) for n, one in enumerate(machines)]
+    sides = [
+        write_run(tmp_path / f"{n}", lines, config=plan, inventory=one)
+        for n, one in enumerate(machines)
+    ]
     assert not compare_runs(*sides, Wishes()).latency_compared
 
 
 def test_another_machine_spoils_the_times_alone(tmp_path: Path) -> None:
     """Verdicts travel; milliseconds do not."""
-    other = inventory(host={"hostname": "barn", "machine": "x86_64"}, cpu={"model": "i5", "usable_cores": 4})
+    other = inventory(
+        host={"hostname": "barn", "machine": "x86_64"}, cpu={"model": "i5", "usable_cores": 4}
+    )
     assert spoils_latency(tmp_path, inventory=other) == ["host name", "CPU", "usable cores"]
 
 
 def test_other_graphics_cards_and_quotas_spoil_the_times_alone(tmp_path: Path) -> None:
     """Whatever makes a machine as fast as it is; what a side does not know is no difference."""
-    other = inventory(gpus=[{"name": "A100"}, {"name": "T4"}], cpu={"model": None, "usable_cores": 8, "quota_cores": 2})
+    other = inventory(
+        gpus=[{"name": "A100"}, {"name": "T4"}],
+        cpu={"model": None, "usable_cores": 8, "quota_cores": 2},
+    )
     assert spoils_latency(tmp_path, inventory=other) == ["GPUs"]
     found = compare_with(tmp_path, inventory=other)
     assert [(d.a, d.b) for d in found.differences] == [("none", "A100, T4")]
@@ -216,9 +310,16 @@ def test_other_graphics_cards_and_quotas_spoil_the_times_alone(tmp_path: Path) -
 
 def test_other_versions_are_a_note(tmp_path: Path) -> None:
     """Of packages and of the server: said, with what is the same left out."""
-    server = {"type": PROVIDER, "base_url": "http://localhost:11434/v1", "version": "0.9", "api_key_env": "KEY"}
+    server = {
+        "type": PROVIDER,
+        "base_url": "http://localhost:11434/v1",
+        "version": "0.9",
+        "api_key_env": "KEY",
+    }
     versions = {"clawgauge": "1.0.0", "aiohttp": "4"}
-    found = compare_with(tmp_path, config=config(PROMPTS, versions=versions, providers={PROVIDER: server}))
+    found = compare_with(
+        tmp_path, config=config(PROMPTS, versions=versions, providers={PROVIDER: server})
+    )
     assert [(d.scope, d.what, d.a, d.b) for d in found.differences] == [
         ("note", "versions", "aiohttp none", "aiohttp 4"),
         ("note", "provider version", "none", "0.9"),
@@ -233,20 +334,26 @@ def test_the_name_of_a_container_is_no_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"concurrency": 4}, {"stream": False}, {"warm_up": True}])
-def test_another_way_of_timing_spoils_the_times_alone(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_another_way_of_timing_spoils_the_times_alone(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     """Load, streaming and warm-up move times and leave verdicts alone."""
     assert spoils_latency(tmp_path, config=config(PROMPTS, options=change)) == list(change)
 
 
 def test_the_same_file_on_another_server_spoils_the_times_alone(tmp_path: Path) -> None:
     """Where the digest proves that it is the same model, another address is only another stopwatch."""
-    moved = config(PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}})
+    moved = config(
+        PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}}
+    )
     assert spoils_latency(tmp_path, config=moved) == ["server address"]
 
 
 def test_an_unproven_model_on_another_server_spoils_everything(tmp_path: Path) -> None:
     """Without a digest, the same name at another address may be anything."""
-    moved = config(PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}})
+    moved = config(
+        PROMPTS, providers={PROVIDER: {"type": PROVIDER, "base_url": "http://barn:11434/v1"}}
+    )
     assert "server address" in spoils_verdicts(
         tmp_path, config=moved, inventory=inventory(providers=[], ollama_list=[])
     )
@@ -257,7 +364,9 @@ def test_a_gate_on_times_that_cannot_be_compared_is_refused(tmp_path: Path) -> N
     other = inventory(cpu={"model": "i5", "usable_cores": 8})
     with pytest.raises(IncomparableRuns, match="p50_ms>10%"):
         compare_with(tmp_path, Wishes(rules=[parse_rule("p50_ms>10%")]), inventory=other)
-    assert not compare_with(tmp_path, Wishes(rules=[parse_rule("n_error>0")]), inventory=other).gate_failed
+    assert not compare_with(
+        tmp_path, Wishes(rules=[parse_rule("n_error>0")]), inventory=other
+    ).gate_failed
 
 
 def test_another_snapshot_behind_a_name_is_a_note(tmp_path: Path) -> None:
@@ -270,8 +379,15 @@ def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
     """Two models are different on purpose: their files are not held against each other."""
     a = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS), inventory=inventory())
     moved = [{**r, "model": "qwen3:4b"} for r in RECORDS]
-    b = write_run(tmp_path / "b", moved, config=config(PROMPTS, ["qwen3:4b"]), inventory=inventory(providers=[]))
-    with pytest.raises(RequestError, match=r"--map 'ollama_openai:llama3\.2:3b=ollama_openai:qwen3:4b'"):
+    b = write_run(
+        tmp_path / "b",
+        moved,
+        config=config(PROMPTS, ["qwen3:4b"]),
+        inventory=inventory(providers=[]),
+    )
+    with pytest.raises(
+        RequestError, match=r"--map 'ollama_openai:llama3\.2:3b=ollama_openai:qwen3:4b'"
+    ):
         compare_runs(a, b, Wishes())
     (pair,) = compare_runs(a, b, Wishes(maps=["llama3.2:3b=qwen3:4b"])).pairs
     assert (pair.target_a, pair.target_b) == (LABEL, f"{PROVIDER}:qwen3:4b")
@@ -282,7 +398,9 @@ def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
 def three_targets(folder: Path) -> Path:
     """A run of `m` by two providers and of a model with signs in its name."""
     targets = [("one", "m", None), ("two", "m", None), ("one", "q=4:b", "high")]
-    plan = config(PROMPTS, targets=[{"provider": p, "model": m, "thinking_level": t} for p, m, t in targets])
+    plan = config(
+        PROMPTS, targets=[{"provider": p, "model": m, "thinking_level": t} for p, m, t in targets]
+    )
     lines = [
         {**r, "provider": p, "model": m, "thinking_level": t, "model_reported": None}
         for p, m, t in targets
@@ -330,7 +448,9 @@ def test_a_run_without_a_target_is_said(tmp_path: Path) -> None:
     """Whichever of the two it is."""
     full, empty = write_run(tmp_path / "full", RECORDS), write_run(tmp_path / "empty", [])
     for a, b in ((full, empty), (empty, full)):
-        with pytest.raises(RequestError, match="run empty has no target and no record: there is nothing to compare"):
+        with pytest.raises(
+            RequestError, match="run empty has no target and no record: there is nothing to compare"
+        ):
             compare_runs(a, b, Wishes())
 
 
@@ -345,7 +465,9 @@ def test_two_targets_of_one_run(tmp_path: Path) -> None:
     """--models compares within a run; the providers' own defaults are a note there, for one plan made both."""
     plan = config(PROMPTS, [MODEL, "extra"])
     plan["sampling"][f"{PROVIDER}:extra"]["max_tokens"] = 256
-    run = write_run(tmp_path / "a", [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)], config=plan)
+    run = write_run(
+        tmp_path / "a", [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)], config=plan
+    )
     found = compare_runs(run, run, Wishes(models=(MODEL, "extra")))
     assert found.pairs[0].n_shared == 2 and [d.scope for d in found.differences] == ["note"]
     with pytest.raises(RequestError, match="twice"):
@@ -375,12 +497,16 @@ def test_folders_of_the_first_harness_compare(tmp_path: Path) -> None:
     assert [(f.suite, f.prompt_id, f.direction, f.answer_a, f.answer_b) for f in back.flips] == [
         ("core", "P0", "lost", "yes", "no")
     ]
-    assert [f.answer_b for f in compare_runs(older, new, Wishes(answers=True)).pairs[0].flips] == ["yes"]
+    assert [f.answer_b for f in compare_runs(older, new, Wishes(answers=True)).pairs[0].flips] == [
+        "yes"
+    ]
 
 
 def test_an_id_that_stands_for_two_prompts_is_matched_with_neither(tmp_path: Path) -> None:
     """The first harness named no suites: P0 of two suites, or P0 under another name, may be another prompt."""
-    old = write_old_run(tmp_path / "old", [record("P0"), record("P1"), record("P2", prompt_name="other")])
+    old = write_old_run(
+        tmp_path / "old", [record("P0"), record("P1"), record("P2", prompt_name="other")]
+    )
     prompts = [prompt("P0"), prompt("P0", "extra"), prompt("P1"), prompt("P2")]
     lines = [record("P0"), record("P0", suite="extra"), record("P1"), record("P2")]
     new = write_run(tmp_path / "new", lines, config=config(prompts))

@@ -18,20 +18,34 @@ from clawgauge.reports.compare import describe_comparison, render_comparison_jun
 from clawgauge.reports.terminal import as_text
 from clawgauge.stats.paired import above_zero_p
 from support.command import clean_environment
-from support.written_runs import LABEL, MODEL, PROVIDER, T0, config, prompt, record, unanswered, write_run
+from support.written_runs import (
+    LABEL,
+    MODEL,
+    PROVIDER,
+    T0,
+    config,
+    prompt,
+    record,
+    unanswered,
+    write_run,
+)
 
 IDS = [f"P{n}" for n in range(20)]
 PLAN = config([prompt(i) for i in IDS])
 
 
-def judge(tmp_path: Path, rule: str, passes: tuple[int, int], *, silent: bool = False) -> tuple[str, bool, str]:
+def judge(
+    tmp_path: Path, rule: str, passes: tuple[int, int], *, silent: bool = False
+) -> tuple[str, bool, str]:
     """The outcome of one rule where A passed the first and B the second number of twenty prompts."""
 
     def lines(k: int) -> list[dict[str, object] | str]:
         return [record(i, n < k, e2e_ms=100 + n) for n, i in enumerate(IDS)]
 
     a = write_run(tmp_path / "a", lines(passes[0]), config=PLAN)
-    b = write_run(tmp_path / "b", [unanswered(i) for i in IDS] if silent else lines(passes[1]), config=PLAN)
+    b = write_run(
+        tmp_path / "b", [unanswered(i) for i in IDS] if silent else lines(passes[1]), config=PLAN
+    )
     found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule)]))
     (finding,) = found.rules
     return finding.outcome, found.gate_failed, finding.reason
@@ -52,7 +66,9 @@ def judge(tmp_path: Path, rule: str, passes: tuple[int, int], *, silent: bool = 
         ("objective_pass_rate>900%", (0, 1), "broken"),
     ],
 )
-def test_a_rule_names_what_must_not_be(tmp_path: Path, rule: str, passes: tuple[int, int], outcome: str) -> None:
+def test_a_rule_names_what_must_not_be(
+    tmp_path: Path, rule: str, passes: tuple[int, int], outcome: str
+) -> None:
     """The change is B − A; with % it is in per cent of A."""
     assert judge(tmp_path, rule, passes)[0] == outcome
 
@@ -67,7 +83,10 @@ def test_a_change_on_the_limit_does_not_cross_it(tmp_path: Path, before: int, af
 def test_evidence_can_be_demanded(tmp_path: Path) -> None:
     """Two of twenty lost may be luck and is said to be; ten of twenty is not."""
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 18))
-    assert (outcome, failed) == ("not_significant", False) and "not enough evidence: p = 0.24 over 20 prompts" in reason
+    assert (outcome, failed) == (
+        "not_significant",
+        False,
+    ) and "not enough evidence: p = 0.24 over 20 prompts" in reason
     outcome, failed, reason = judge(tmp_path, "objective_pass_rate<-0.05 (significant)", (20, 10))
     assert (outcome, failed) == ("broken", True) and "more than luck" in reason
 
@@ -92,7 +111,10 @@ def test_a_rate_is_judged_on_the_prompts_both_sides_answered(
     def lines(passes: list[bool]) -> list[dict[str, object] | str]:
         silent = [unanswered(i, **change) for i in IDS[len(passes) :]]
         made = zip(IDS, passes, strict=False)
-        return [*(record(i, p, tool_use_success=p and bool(change), **change) for i, p in made), *silent]
+        return [
+            *(record(i, p, tool_use_success=p and bool(change), **change) for i, p in made),
+            *silent,
+        ]
 
     a = write_run(tmp_path / "a", lines(passes_a), config=PLAN)
     b = write_run(tmp_path / "b", lines(passes_b), config=PLAN)
@@ -105,7 +127,9 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     prompts = [prompt(i) for i in IDS]
     records = [record(i) for i in IDS]
     both = config(prompts, [MODEL, "gone"])
-    a = write_run(tmp_path / "a", [*records, *({**r, "model": "gone"} for r in records)], config=both)
+    a = write_run(
+        tmp_path / "a", [*records, *({**r, "model": "gone"} for r in records)], config=both
+    )
     b = write_run(tmp_path / "b", records, config=PLAN)
     rules = [parse_rule("n_error>0"), parse_rule("objective_pass_rate<-0.05")]
     found = compare_runs(a, b, Wishes(rules=rules))
@@ -131,7 +155,9 @@ def in_turns(tmp_path: Path, rule: str, before: list[int], after: list[int]) -> 
         for model, side in zip(models, (before, after), strict=True)
         for i, ms in zip(ids, side, strict=True)
     ]
-    run = write_run(tmp_path / "run", lines, config=config([prompt(i) for i in ids], models, options=TURNS))
+    run = write_run(
+        tmp_path / "run", lines, config=config([prompt(i) for i in ids], models, options=TURNS)
+    )
     (finding,) = compare_runs(run, run, Wishes(models=models, rules=[parse_rule(rule)])).rules
     return finding
 
@@ -167,7 +193,9 @@ def test_times_of_runs_that_were_not_asked_in_turns_are_no_evidence(tmp_path: Pa
     """One run a side cannot tell a model from its machine's mood: refused, whatever the times, and by force too."""
     a, b = (write_run(tmp_path / name, [record(i) for i in IDS], config=PLAN) for name in "ab")
     for force in (False, True):
-        with pytest.raises(ConfigError, match=r"p50_ms>20% \(significant\)' cannot be judged.*--interleave"):
+        with pytest.raises(
+            ConfigError, match=r"p50_ms>20% \(significant\)' cannot be judged.*--interleave"
+        ):
             compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20% (significant)")], force=force))
     assert not compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20%")])).gate_failed
 
@@ -175,7 +203,10 @@ def test_times_of_runs_that_were_not_asked_in_turns_are_no_evidence(tmp_path: Pa
 def test_a_rule_that_too_few_prompts_could_ever_break_is_refused(tmp_path: Path) -> None:
     """Were all four prompts lost it could be luck; variants of one prompt count as one."""
     prompts = [prompt(i, variant_of=f"P{n % 4}") for n, i in enumerate(IDS)]
-    a, b = (write_run(tmp_path / name, [record(i) for i in IDS], config=config(prompts)) for name in "ab")
+    a, b = (
+        write_run(tmp_path / name, [record(i) for i in IDS], config=config(prompts))
+        for name in "ab"
+    )
     with pytest.raises(ConfigError, match="if all of 4 prompts moved, luck could still be why"):
         compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
     with pytest.raises(ConfigError, match="no prompt that both were to answer tells of it"):
@@ -199,8 +230,14 @@ def test_evidence_is_corrected_for_all_the_rules_of_a_gate(tmp_path: Path) -> No
 def test_a_change_up_to_the_limit_is_no_evidence_against_it(tmp_path: Path) -> None:
     """Four of twenty lost are more than luck, yet not more than luck beyond a fifth."""
     assert judge(tmp_path / "none", "objective_pass_rate<0 (significant)", (20, 16))[0] == "broken"
-    assert judge(tmp_path / "tenth", "objective_pass_rate<-0.1 (significant)", (20, 16))[0] == "not_significant"
-    assert judge(tmp_path / "per_cent", "objective_pass_rate<-10% (significant)", (20, 16))[0] == "not_significant"
+    assert (
+        judge(tmp_path / "tenth", "objective_pass_rate<-0.1 (significant)", (20, 16))[0]
+        == "not_significant"
+    )
+    assert (
+        judge(tmp_path / "per_cent", "objective_pass_rate<-10% (significant)", (20, 16))[0]
+        == "not_significant"
+    )
 
 
 def test_a_rule_that_luck_can_break_is_warned_of() -> None:
@@ -276,12 +313,21 @@ def test_a_fall_on_the_few_prompts_that_were_answered_is_not_held(tmp_path: Path
         ("b", "p50_ms>50%", "held"),
     ],
 )
-def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(tmp_path: Path, slow: str, rule: str, outcome: str) -> None:
+def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(
+    tmp_path: Path, slow: str, rule: str, outcome: str
+) -> None:
     """A fifth of the calls was cut off at 9 s: whatever the p95 is, it is more, and only what that settles is said."""
 
     def write(side: str) -> Path:
-        cut: dict[str, Any] = {"timings_us": {"e2e": 9_000_000}, "e2e_ms": 9_000, "ended_at_ms": T0 + 9_000}
-        lines = [unanswered(i, **cut) if side in slow and n < len(IDS) // 5 else record(i) for n, i in enumerate(IDS)]
+        cut: dict[str, Any] = {
+            "timings_us": {"e2e": 9_000_000},
+            "e2e_ms": 9_000,
+            "ended_at_ms": T0 + 9_000,
+        }
+        lines = [
+            unanswered(i, **cut) if side in slow and n < len(IDS) // 5 else record(i)
+            for n, i in enumerate(IDS)
+        ]
         return write_run(tmp_path / side, lines, config=PLAN)
 
     found = compare_runs(write("a"), write("b"), Wishes(rules=[parse_rule(rule)]))
@@ -292,7 +338,10 @@ def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(tmp_path: Path, slow: s
 
 def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> None:
     """Neither, A or B: the grammar follows the count."""
-    assert "neither A nor B has argument_accuracy;" in judge(tmp_path, "argument_accuracy<0", (20, 20))[2]
+    assert (
+        "neither A nor B has argument_accuracy;"
+        in judge(tmp_path, "argument_accuracy<0", (20, 20))[2]
+    )
     run = write_run(tmp_path / "down", [unanswered(i, "server_error") for i in IDS], config=PLAN)
     (finding,) = compare_runs(run, tmp_path / "a", Wishes(rules=[parse_rule("p50_ms>0")])).rules
     assert finding.reason == "A has no p50_ms; a rule that cannot be judged is not met"
@@ -310,7 +359,15 @@ def test_every_metric_can_be_asked_for(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    ["", "objective_pass_rate", "objective_pass_rate<", "p50_ms > ten", "p50_ms>10 significant", "p50_ms!=1", "<3"],
+    [
+        "",
+        "objective_pass_rate",
+        "objective_pass_rate<",
+        "p50_ms > ten",
+        "p50_ms>10 significant",
+        "p50_ms!=1",
+        "<3",
+    ],
 )
 def test_what_is_no_rule_is_refused(rule: str) -> None:
     """With an example of one."""
@@ -326,7 +383,9 @@ def test_an_unknown_metric_is_refused_with_the_known_ones() -> None:
 
 def test_evidence_that_no_test_gives_is_refused() -> None:
     """Nobody can say whether a p95 moved by luck from paired prompts; the rule says so at once."""
-    with pytest.raises(ConfigError, match="no test tells whether a change of p95_ms is significant"):
+    with pytest.raises(
+        ConfigError, match="no test tells whether a change of p95_ms is significant"
+    ):
         parse_rule("p95_ms>10%", significant=True)
     assert parse_rule("p50_ms>10%", significant=True).text == "p50_ms>10% (significant)"
 
@@ -340,7 +399,9 @@ def test_one_sided_evidence_is_mcnemars_score_beside_students_t() -> None:
     assert above_zero_p([0.0] * 9) == above_zero_p([1.0]) == above_zero_p([]) == 1.0
 
 
-@pytest.mark.parametrize("fault", ["ZeroDivisionError()", "KeyError('p')", "RecursionError()", "RuntimeError('no')"])
+@pytest.mark.parametrize(
+    "fault", ["ZeroDivisionError()", "KeyError('p')", "RecursionError()", "RuntimeError('no')"]
+)
 def test_a_fault_of_our_own_is_no_failed_gate(fault: str, tmp_path: Path) -> None:
     """Where `compare` itself breaks, the exit code is 70, with the traceback and a sentence: a gate that fails is 1."""
     for run_id in ("before", "after"):
@@ -356,7 +417,11 @@ compare.compare_runs = break_down
 sys.exit(main(["compare", "before", "after", "--fail-on", "n_error>0"]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 70 and done.stdout == ""
     assert "Traceback" in done.stderr and "a fault of clawgauge itself" in done.stderr

@@ -24,11 +24,16 @@ def outcomes(dice: random.Random, n: int, only_a: float, only_b: float) -> list[
     return dice.choices(kinds, [only_a, only_b, 0.9 - only_a, 0.1 - only_b], k=n)
 
 
-def broken_share(n: int, only_a: float, only_b: float, rule: str = RULE, n_gates: int = 5_000) -> float:
+def broken_share(
+    n: int, only_a: float, only_b: float, rule: str = RULE, n_gates: int = 5_000
+) -> float:
     """How often a rule is broken on n prompts asked once."""
     dice, judge = random.Random(1), parse_rule(rule)
     sides = [outcomes(dice, n, only_a, only_b) for _ in range(n_gates)]
-    return sum(judge.chance_of([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides) / n_gates
+    return (
+        sum(judge.chance_of([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides)
+        / n_gates
+    )
 
 
 @pytest.mark.parametrize(("n", "least"), [(36, 0.35), (66, 0.6)])
@@ -52,7 +57,11 @@ def same_model_twice(tmp_path: Path, rules: list[str], n_pairs: int = 60) -> tup
     plan = config([prompt(i) for i in ids])
     for pair in range(n_pairs):
         a, b = (
-            write_run(tmp_path / f"{pair}{half}", [record(i, dice.random() < 0.8) for i in ids], config=plan)
+            write_run(
+                tmp_path / f"{pair}{half}",
+                [record(i, dice.random() < 0.8) for i in ids],
+                config=plan,
+            )
             for half in "ab"
         )
         found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule) for rule in rules]))

@@ -21,7 +21,11 @@ def write_one_sided(place: Path, n_prompts: int, models: Sequence[str], repeats:
     names = [f"P{number}" for number in range(n_prompts)]
     asked = config([prompt(name) for name in names], models, options={"repeats": repeats})
     for run_id, passed, share in (("before", True, 1.0), ("after", False, 0.1)):
-        times = {"e2e_ms": round(1000 * share), "ttft_ms": round(200 * share), "output_tokens": round(100 * share)}
+        times = {
+            "e2e_ms": round(1000 * share),
+            "ttft_ms": round(200 * share),
+            "output_tokens": round(100 * share),
+        }
         records = [
             record(name, passed, model=model, repeat=repeat, **times)
             for model in models
@@ -56,10 +60,22 @@ def test_five_thousand_prompts_that_all_changed_are_compared(
 def test_a_gate_over_five_thousand_lost_prompts_fails_as_a_gate(tmp_path: Path) -> None:
     """Exit 1 comes with the broken rule, and the same rule the other way round holds."""
     write_one_sided(tmp_path, 5_000, (MODEL, OTHER))
-    rules = ("--fail-on", "objective_pass_rate<-0.05 (significant)", "--fail-on", "output_tokens>10% (significant)")
+    rules = (
+        "--fail-on",
+        "objective_pass_rate<-0.05 (significant)",
+        "--fail-on",
+        "output_tokens>10% (significant)",
+    )
     done = compare(tmp_path, *rules)
     assert done.code == 1 and done.stdout.count("BROKEN") == 2 and "Traceback" not in done.stderr
-    improved = clawgauge(tmp_path, "compare", "after", "before", "--fail-on", "objective_pass_rate<-0.05 (significant)")
+    improved = clawgauge(
+        tmp_path,
+        "compare",
+        "after",
+        "before",
+        "--fail-on",
+        "objective_pass_rate<-0.05 (significant)",
+    )
     assert improved.code == 0 and "gate: passed" in improved.stdout
 
 
@@ -94,12 +110,18 @@ def test_a_hundred_thousand_prompts_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n_models", [1, 2, 8])
-def test_a_few_prompts_cannot_tell_however_many_models_were_asked(tmp_path: Path, n_models: int) -> None:
+def test_a_few_prompts_cannot_tell_however_many_models_were_asked(
+    tmp_path: Path, n_models: int
+) -> None:
     """Six prompts that all passed twice would hide nearly any change; other pairs beside them do not change that."""
     models = [f"m{number}" for number in range(n_models)]
     asked = config([prompt(f"P{number}") for number in range(6)], models)
     for run_id in ("before", "after"):
-        records = [record(f"P{number}", model=model, output_tokens=9) for model in models for number in range(6)]
+        records = [
+            record(f"P{number}", model=model, output_tokens=9)
+            for model in models
+            for number in range(6)
+        ]
         write_run(tmp_path / "runs" / run_id, records, config=asked)
     for pair in json.loads(compare(tmp_path, "--json").stdout)["pairs"]:
         passed = pair["rates"]["objective_pass_rate"]

@@ -79,7 +79,9 @@ def test_different_repeat_counts_compare(tmp_path: Path) -> None:
     """One trial beside four is fine: each prompt's rate is its own mean."""
     plan = config([prompt("P0"), prompt("P1")])
     more = config([prompt("P0"), prompt("P1")], options={"repeats": 4})
-    b = [record("P0", n > 0, repeat=n) for n in range(4)] + [record("P1", repeat=n) for n in range(4)]
+    b = [record("P0", n > 0, repeat=n) for n in range(4)] + [
+        record("P1", repeat=n) for n in range(4)
+    ]
     pair = only_pair(
         compare_runs(
             write_run(tmp_path / "a", [record("P0"), record("P1")], config=plan),
@@ -160,7 +162,12 @@ def test_a_flip_shows_why_the_failing_side_failed(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [fails[0], passes[1]], config=plan)
     b = write_run(tmp_path / "b", [passes[0], fails[1]], config=plan)
     lost, gained = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
-    assert (lost.prompt_id, lost.violation, gained.prompt_id, gained.violation) == ("P1", "why P1", "P0", "why P0")
+    assert (lost.prompt_id, lost.violation, gained.prompt_id, gained.violation) == (
+        "P1",
+        "why P1",
+        "P0",
+        "why P0",
+    )
     assert lost.answer_a == "y" * 4_000
     assert lost.answer_b == "n" * 4_000 + "\n… 1 more character"
     assert (lost.prompt_name, lost.trials_a, lost.trials_b, lost.passes_b) == ("name_P1", 1, 1, 0)
@@ -170,7 +177,9 @@ def test_fifty_flips_show_their_answers_and_all_are_listed(tmp_path: Path) -> No
     """Whoever changed everything gets a list, not a book."""
     ids = [f"P{n}" for n in range(52)]
     plan = config([prompt(i) for i in ids])
-    a, b = (write_run(tmp_path / n, [record(i, n == "a") for i in ids], config=plan) for n in ("a", "b"))
+    a, b = (
+        write_run(tmp_path / n, [record(i, n == "a") for i in ids], config=plan) for n in ("a", "b")
+    )
     flips = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
     assert [f.answer_b for f in flips] == ["no"] * 50 + [None] * 2
 
@@ -181,7 +190,11 @@ def test_an_answer_without_a_verdict_is_an_answer(tmp_path: Path) -> None:
     a = [record("P0", None), record("P1", None, cold_start=True), record("P2"), unanswered("P3")]
     b = [unanswered(i) for i in IDS[:4]]
     pair = only_pair(
-        compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+        compare_runs(
+            write_run(tmp_path / "a", a, config=plan),
+            write_run(tmp_path / "b", b, config=plan),
+            Wishes(),
+        )
     )
     assert [u.prompt_id for u in pair.unanswered] == ["P0", "P1", "P2"]
     same = compare_runs(tmp_path / "a", write_run(tmp_path / "c", a, config=plan), Wishes())
@@ -196,7 +209,13 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
 
     def lines(factor: int, tokens: int) -> list[dict[str, object] | str]:
         return [
-            record(i, e2e_ms=t * factor + drift, ttft_ms=t * factor // 10, output_tokens=tokens, repeat=n)
+            record(
+                i,
+                e2e_ms=t * factor + drift,
+                ttft_ms=t * factor // 10,
+                output_tokens=tokens,
+                repeat=n,
+            )
             for i, t in zip(ids, base, strict=True)
             for n, drift in enumerate((-50, 9_000, 0))
         ]
@@ -206,7 +225,12 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
     pair = only_pair(compare_runs(a, b, Wishes()))
     assert pair.latency_ms is not None and pair.ttft_ms is not None
     shift = pair.latency_ms
-    assert (shift.n_prompts, shift.median_a, shift.median_b, shift.difference) == (7, 800, 400, -400)
+    assert (shift.n_prompts, shift.median_a, shift.median_b, shift.difference) == (
+        7,
+        800,
+        400,
+        -400,
+    )
     assert (shift.ratio, shift.n_lower, shift.n_higher) == (0.5, 7, 0)
     assert (pair.ttft_ms.median_a, pair.ttft_ms.median_b, pair.ttft_ms.ratio) == (80, 40, 0.5)
     tokens = pair.output_tokens
@@ -216,13 +240,21 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
     assert (back.p, back.verdict, back.test) == (pytest.approx(2 * 0.5**7), "changed", "sign")
 
 
-@pytest.mark.parametrize(("n_shorter", "verdict"), [(4, "no_change_seen"), (7, "cannot_tell"), (11, "changed")])
-def test_tokens_have_changed_where_their_middle_prompt_has(tmp_path: Path, n_shorter: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("n_shorter", "verdict"), [(4, "no_change_seen"), (7, "cannot_tell"), (11, "changed")]
+)
+def test_tokens_have_changed_where_their_middle_prompt_has(
+    tmp_path: Path, n_shorter: int, verdict: str
+) -> None:
     """Answers of the same length speak for no change: interval, p and verdict are of one mind, and none is certain."""
     a = write_run(tmp_path / "a", [record(i, output_tokens=50) for i in IDS], config=PLAN)
     shorter = [record(i, output_tokens=40 if n < n_shorter else 50) for n, i in enumerate(IDS)]
-    tokens = only_pair(compare_runs(a, write_run(tmp_path / "b", shorter, config=PLAN), Wishes())).output_tokens
-    assert tokens.ci95 is not None and tokens.ci95[0] <= (tokens.difference or 0.0) <= tokens.ci95[1]
+    tokens = only_pair(
+        compare_runs(a, write_run(tmp_path / "b", shorter, config=PLAN), Wishes())
+    ).output_tokens
+    assert (
+        tokens.ci95 is not None and tokens.ci95[0] <= (tokens.difference or 0.0) <= tokens.ci95[1]
+    )
     moved = verdict == "changed"
     assert (tokens.verdict, tokens.ci95[1] < 0, tokens.p < 0.05) == (verdict, moved, moved)
     assert tokens.smallest_change != 0
@@ -235,7 +267,11 @@ def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> No
     b = [record(i, e2e_ms=t + 30, ttft_ms=None) for i, t in zip(IDS, times, strict=False)]
     b[0]["e2e_ms"] = 60_000
     pair = only_pair(
-        compare_runs(write_run(tmp_path / "a", a, config=PLAN), write_run(tmp_path / "b", b, config=PLAN), Wishes())
+        compare_runs(
+            write_run(tmp_path / "a", a, config=PLAN),
+            write_run(tmp_path / "b", b, config=PLAN),
+            Wishes(),
+        )
     )
     shift = pair.latency_ms
     assert shift is not None and pair.ttft_ms is not None
@@ -249,10 +285,18 @@ def test_five_prompts_give_no_interval(tmp_path: Path) -> None:
     b = [record(i, e2e_ms=200) for i in IDS[:5]]
     plan = config([prompt(i) for i in IDS[:5]])
     pair = only_pair(
-        compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+        compare_runs(
+            write_run(tmp_path / "a", a, config=plan),
+            write_run(tmp_path / "b", b, config=plan),
+            Wishes(),
+        )
     )
     assert pair.latency_ms is not None
-    assert pair.latency_ms.difference == 100 and pair.latency_ms.ci95 is None and pair.latency_ms.p > 0.05
+    assert (
+        pair.latency_ms.difference == 100
+        and pair.latency_ms.ci95 is None
+        and pair.latency_ms.p > 0.05
+    )
     assert pair.output_tokens.ci95 is None and pair.output_tokens.verdict == "cannot_tell"
 
 
@@ -261,10 +305,18 @@ def test_cold_calls_are_left_out_of_the_paired_times(tmp_path: Path) -> None:
     a = [record(i, e2e_ms=9000 if n == 0 else 100, cold_start=n == 0) for n, i in enumerate(IDS)]
     b = [record(i, e2e_ms=100) for i in IDS]
     pair = only_pair(
-        compare_runs(write_run(tmp_path / "a", a, config=PLAN), write_run(tmp_path / "b", b, config=PLAN), Wishes())
+        compare_runs(
+            write_run(tmp_path / "a", a, config=PLAN),
+            write_run(tmp_path / "b", b, config=PLAN),
+            Wishes(),
+        )
     )
     assert pair.latency_ms is not None
-    assert (pair.latency_ms.n_prompts, pair.latency_ms.n_cold_left_out, pair.latency_ms.difference) == (11, 1, 0)
+    assert (
+        pair.latency_ms.n_prompts,
+        pair.latency_ms.n_cold_left_out,
+        pair.latency_ms.difference,
+    ) == (11, 1, 0)
 
 
 def test_holm_over_all_pairs_shown(tmp_path: Path) -> None:
@@ -272,8 +324,14 @@ def test_holm_over_all_pairs_shown(tmp_path: Path) -> None:
     models = (MODEL, "other")
     plan = config([prompt(i) for i in IDS], models)
     a = [record(i, model=m) for i in IDS for m in models]
-    b = [record(i, n >= (8 if m == MODEL else 6), model=m) for n, i in enumerate(IDS) for m in models]
-    found = compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+    b = [
+        record(i, n >= (8 if m == MODEL else 6), model=m) for n, i in enumerate(IDS) for m in models
+    ]
+    found = compare_runs(
+        write_run(tmp_path / "a", a, config=plan),
+        write_run(tmp_path / "b", b, config=plan),
+        Wishes(),
+    )
     first, second = (pair.rates["objective_pass_rate"] for pair in found.pairs)
     assert first.p_holm == pytest.approx(2 * first.p) and second.p_holm == pytest.approx(second.p)
     assert found.pairs[0].target_a == LABEL
@@ -291,7 +349,9 @@ def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> Non
 
     pair = only_pair(
         compare_runs(
-            write_run(tmp_path / "a", lines(8), config=PLAN), write_run(tmp_path / "b", lines(1), config=PLAN), Wishes()
+            write_run(tmp_path / "a", lines(8), config=PLAN),
+            write_run(tmp_path / "b", lines(1), config=PLAN),
+            Wishes(),
         )
     )
     rate = pair.rates["tool_use_rate"]
@@ -306,7 +366,9 @@ def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> N
         tool = {"expected_tools": ["free"], "tool_use_success": True, "tools_offered": native}
         return [record(i, **tool) for i in IDS]
 
-    text, native = (write_run(tmp_path / str(n), lines(native=n), config=PLAN) for n in (False, True))
+    text, native = (
+        write_run(tmp_path / str(n), lines(native=n), config=PLAN) for n in (False, True)
+    )
     assert "tool_use_rate" not in only_pair(compare_runs(text, native, Wishes())).rates
     assert "tool_use_rate" not in only_pair(compare_runs(native, text, Wishes())).rates
     assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
@@ -314,10 +376,15 @@ def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> N
 
 def test_what_only_one_side_was_asked_does_not_hide_what_both_were(tmp_path: Path) -> None:
     """B was asked for native calls besides: of the text prompts that both have, tool use is compared all the same."""
-    tool = {"expected_tools": ["free"], "tools": [{"type": "function", "function": {"name": "free"}}]}
+    tool = {
+        "expected_tools": ["free"],
+        "tools": [{"type": "function", "function": {"name": "free"}}],
+    }
     text = [prompt(i, expected_tools=["free"]) for i in IDS]
     lines = [record(i, expected_tools=["free"], tool_use_success=True) for i in IDS]
-    more = record("N0", suite="core", expected_tools=["free"], tool_use_success=True, tools_offered=True)
+    more = record(
+        "N0", suite="core", expected_tools=["free"], tool_use_success=True, tools_offered=True
+    )
     a = write_run(tmp_path / "a", lines, config=config(text))
     b = write_run(tmp_path / "b", [*lines, more], config=config([*text, prompt("N0", **tool)]))
     assert only_pair(compare_runs(a, b, Wishes())).rates["tool_use_rate"].n_prompts == 12
@@ -337,7 +404,11 @@ def test_few_prompts_cannot_tell_and_say_so(tmp_path: Path, a: str, b: str) -> N
     """Five prompts that all changed may be luck: the interval is wide, no verdict is given, and it is said why."""
     plan = config([prompt(i) for i in IDS[: len(a)]])
     runs = [
-        write_run(tmp_path / name, [record(i, s == "+") for i, s in zip(IDS, signs, strict=False)], config=plan)
+        write_run(
+            tmp_path / name,
+            [record(i, s == "+") for i, s in zip(IDS, signs, strict=False)],
+            config=plan,
+        )
         for name, signs in (("a", a), ("b", b))
     ]
     rate = only_pair(compare_runs(*runs, Wishes())).rates["objective_pass_rate"]

@@ -21,12 +21,17 @@ PLAN = config([prompt(i) for i in IDS])
 MOODS = (0.97, 1.0, 1.04)
 
 
-def write_side(tmp_path: Path, name: str, factor: float, moods: Sequence[float] = MOODS) -> list[Path]:
+def write_side(
+    tmp_path: Path, name: str, factor: float, moods: Sequence[float] = MOODS
+) -> list[Path]:
     """Runs of twelve prompts that take 1 to 2 seconds, each run in a mood of its own; the last prompt fails in one."""
     return [
         write_run(
             tmp_path / f"{name}{number}",
-            [record(i, n < 11 or number > 0, e2e_ms=round((1000 + 90 * n) * factor * mood)) for n, i in enumerate(IDS)],
+            [
+                record(i, n < 11 or number > 0, e2e_ms=round((1000 + 90 * n) * factor * mood))
+                for n, i in enumerate(IDS)
+            ],
             config=PLAN,
         )
         for number, mood in enumerate(moods)
@@ -48,7 +53,11 @@ def test_three_runs_a_side_tell_a_model_from_its_machines_mood(tmp_path: Path) -
     assert (changed.test, changed.verdict, changed.n_prompts) == ("between_runs", "changed", 12)
     assert changed.ratio == pytest.approx(1.5, rel=0.01) and changed.ratio_ci95 is not None
     assert changed.ratio_ci95[0] < 1.5 < changed.ratio_ci95[1] and changed.ratio_ci95[0] > 1
-    assert same.verdict == "no_change_seen" and same.ci95 is not None and same.ci95[0] < 0 < same.ci95[1]
+    assert (
+        same.verdict == "no_change_seen"
+        and same.ci95 is not None
+        and same.ci95[0] < 0 < same.ci95[1]
+    )
     assert same.smallest_change is not None and 0.05 < same.smallest_change < 0.3
 
 
@@ -56,12 +65,19 @@ def test_the_verdicts_of_all_runs_of_a_side_count(tmp_path: Path) -> None:
     """A prompt's runs are its repeats; counts add up and the prompt that failed once in three is no flip."""
     pair = only_pair(write_side(tmp_path, "a", 1.0), write_side(tmp_path, "b", 1.0))
     rate = pair.rates["objective_pass_rate"]
-    assert (rate.n_prompts, rate.n_trials_a, rate.n_trials_b, rate.test) == (12, 36, 36, "sign_flip")
+    assert (rate.n_prompts, rate.n_trials_a, rate.n_trials_b, rate.test) == (
+        12,
+        36,
+        36,
+        "sign_flip",
+    )
     assert next((f.a, f.b) for f in pair.figures if f.name == "n_ok") == (36, 36)
     assert rate.rate_a == pytest.approx(35 / 36) and pair.flips == []
 
 
-def test_every_results_file_is_gone_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_results_file_is_gone_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Six runs are six readings."""
     a, b = write_side(tmp_path, "a", 1.0), write_side(tmp_path, "b", 1.0)
     read: Counter[Path] = Counter()
@@ -87,13 +103,19 @@ def test_fewer_runs_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words
     found = compare_runs(a, b, Wishes())
     shift = found.pairs[0].latency_ms
     assert shift is not None and (shift.verdict, shift.p, shift.ci95) == ("cannot_tell", 1.0, None)
-    assert shift.ratio == pytest.approx(3.0, rel=0.01) and shift.reason is not None and words in shift.reason
+    assert (
+        shift.ratio == pytest.approx(3.0, rel=0.01)
+        and shift.reason is not None
+        and words in shift.reason
+    )
     load_b = found.pairs[0].load_b
     assert load_b is not None and (load_b.load_1m, load_b.cores) == (7.25, 2)
     shown = " ".join(as_text(describe_comparison(found), 100).split())
     assert "machine load 0.5 in A (on 2 cores) and 7.3 in B (on 2 cores)" in shown
     assert "+200%" in shown and "run --interleave" in shown and "A1,A2,A3 B1,B2,B3" in shown
-    assert {f.verdict for f in found.pairs[0].figures if f.name in ("p50_ms", "n_error")} == {"cannot_tell"}
+    assert {f.verdict for f in found.pairs[0].figures if f.name in ("p50_ms", "n_error")} == {
+        "cannot_tell"
+    }
 
 
 def test_runs_that_could_not_be_compared_are_not_pooled(tmp_path: Path) -> None:
@@ -109,18 +131,28 @@ def test_runs_that_could_not_be_compared_are_not_pooled(tmp_path: Path) -> None:
     with pytest.raises(IncomparableRuns) as refused:
         compare_runs(a, b, Wishes())
     said = [say_difference(difference) for difference in refused.value.differences]
-    assert any("both in B: timeout_s" in line and "in the second" in line and " in A" not in line for line in said)
+    assert any(
+        "both in B: timeout_s" in line and "in the second" in line and " in A" not in line
+        for line in said
+    )
 
 
 def test_calls_of_another_stretch_are_not_side_by_side(tmp_path: Path) -> None:
     """What was asked again on another day is no pair in time with what was not."""
     plan = config([prompt(i) for i in IDS], (MODEL, "other"), options={"interleave": True})
     lines = [record(i, timings_us=None, e2e_ms=1000) for i in IDS]
-    lines += [record(i, timings_us=None, e2e_ms=1500, model="other", stretch=int(n >= 8)) for n, i in enumerate(IDS)]
+    lines += [
+        record(i, timings_us=None, e2e_ms=1500, model="other", stretch=int(n >= 8))
+        for n, i in enumerate(IDS)
+    ]
     run = write_run(tmp_path / "run", [*lines], config=plan)
     (pair,) = compare_runs(run, run, Wishes(models=(MODEL, "other"))).pairs
     assert pair.latency_ms is not None
-    assert (pair.latency_ms.n_prompts, pair.latency_ms.verdict, pair.latency_ms.ratio) == (8, "changed", 1.5)
+    assert (pair.latency_ms.n_prompts, pair.latency_ms.verdict, pair.latency_ms.ratio) == (
+        8,
+        "changed",
+        1.5,
+    )
 
 
 def test_intervals_are_corrected_with_their_p_values(tmp_path: Path) -> None:
@@ -128,8 +160,14 @@ def test_intervals_are_corrected_with_their_p_values(tmp_path: Path) -> None:
     models = (MODEL, "other")
     plan = config([prompt(i) for i in IDS], models)
     a = [record(i, model=m) for i in IDS for m in models]
-    b = [record(i, n >= (6 if m == MODEL else 0), model=m) for n, i in enumerate(IDS) for m in models]
-    found = compare_runs(write_run(tmp_path / "a", a, config=plan), write_run(tmp_path / "b", b, config=plan), Wishes())
+    b = [
+        record(i, n >= (6 if m == MODEL else 0), model=m) for n, i in enumerate(IDS) for m in models
+    ]
+    found = compare_runs(
+        write_run(tmp_path / "a", a, config=plan),
+        write_run(tmp_path / "b", b, config=plan),
+        Wishes(),
+    )
     lost = found.pairs[0].rates["objective_pass_rate"]
     assert lost.p < 0.05 < lost.p_holm and lost.verdict == "cannot_tell"
     assert lost.ci95 is not None and lost.ci_holm is not None
@@ -144,8 +182,12 @@ def test_a_pair_without_such_prompts_takes_no_share_of_the_correction(tmp_path: 
     plan = config([*(prompt(i, **task) for i in IDS[:8]), *(prompt(i) for i in IDS[8:])], models)
 
     def lines(*, passed: bool) -> list[dict[str, object] | str]:
-        return [record(i, passed) for i in IDS[:8]] + [record(i, model=m) for i in IDS[8:] for m in models]
+        return [record(i, passed) for i in IDS[:8]] + [
+            record(i, model=m) for i in IDS[8:] for m in models
+        ]
 
     runs = [write_run(tmp_path / name, lines(passed=name == "a"), config=plan) for name in "ab"]
     first, second = compare_runs(*runs, Wishes()).pairs
-    assert first.rates["tasks"].p == first.rates["tasks"].p_holm < 0.05 and "tasks" not in second.rates
+    assert (
+        first.rates["tasks"].p == first.rates["tasks"].p_holm < 0.05 and "tasks" not in second.rates
+    )

@@ -18,17 +18,26 @@ TOOL = {"expected_tools": ["free"]}
 
 
 def write_stopped(
-    folder: Path, n_asked: int, event: str = "decided", *, n_passed: int | None = None, repeats: int = 1
+    folder: Path,
+    n_asked: int,
+    event: str = "decided",
+    *,
+    n_passed: int | None = None,
+    repeats: int = 1,
 ) -> Path:
     """A run of thirty tool prompts and one text prompt that ended after `n_asked` tool prompts, asked once each."""
     passed = n_asked if n_passed is None else n_passed
     plan = config([*(prompt(i, **TOOL) for i in IDS), prompt("T0")], options={"repeats": repeats})
     lines: list[dict[str, Any] | str] = [
-        record(i, n < passed, tool_use_success=n < passed, **TOOL) for n, i in enumerate(IDS[:n_asked])
+        record(i, n < passed, tool_use_success=n < passed, **TOOL)
+        for n, i in enumerate(IDS[:n_asked])
     ]
     write_run(folder, [*lines, *(record("T0", repeat=n) for n in range(repeats))], config=plan)
     not_asked = len(IDS) * repeats - n_asked
-    detail = {"not_asked": not_asked, "not_needed": not_asked if event == "decided" else len(IDS) * (repeats - 1)}
+    detail = {
+        "not_asked": not_asked,
+        "not_needed": not_asked if event == "decided" else len(IDS) * (repeats - 1),
+    }
     told = {"at_ms": 1, "event": event, "target": LABEL, "detail": detail}
     (folder / "events.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
     return folder
@@ -43,7 +52,13 @@ def test_what_was_not_needed_is_not_missed(tmp_path: Path) -> None:
     """Thirteen clean answers beside twenty are no rise of the passed share, and nothing is unanswered."""
     pair = only_pair(write_stopped(tmp_path / "a", 13), write_stopped(tmp_path / "b", 20))
     rate = pair.rates["pass_rate_scheduled"]
-    assert (rate.rate_a, rate.rate_b, rate.n_trials_a, rate.n_trials_b, rate.p) == (1.0, 1.0, 14, 14, 1.0)
+    assert (rate.rate_a, rate.rate_b, rate.n_trials_a, rate.n_trials_b, rate.p) == (
+        1.0,
+        1.0,
+        14,
+        14,
+        1.0,
+    )
     assert pair.unanswered == []
     assert next((f.a, f.b) for f in pair.figures if f.name == "pass_rate_scheduled") == (1.0, 1.0)
 
@@ -55,7 +70,10 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
     assert {name: rate.ci95 for name, rate in pair.rates.items()} == dict.fromkeys(
         ("objective_pass_rate", "pass_rate_scheduled", "tool_use_rate")
     )
-    assert [(s.side, s.n_asked, s.n_not_needed) for s in pair.stopped] == [("a", 14, 17), ("b", 21, 10)]
+    assert [(s.side, s.n_asked, s.n_not_needed) for s in pair.stopped] == [
+        ("a", 14, 17),
+        ("b", 21, 10),
+    ]
     shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 400)
     assert (
         f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 prompts were not needed"
@@ -68,7 +86,10 @@ def test_a_fall_of_a_stopped_side_is_not_judged_and_does_not_pass(tmp_path: Path
     a, b = write_stopped(tmp_path / "a", 13), write_stopped(tmp_path / "b", 20, n_passed=5)
     found = compare_runs(a, b, Wishes(rules=[parse_rule("tool_use_rate<0 (significant)")]))
     assert [(finding.outcome, finding.p_holm) for finding in found.rules] == [("not_judged", None)]
-    assert "a side decided how many prompts it was asked" in found.rules[0].reason and found.gate_failed
+    assert (
+        "a side decided how many prompts it was asked" in found.rules[0].reason
+        and found.gate_failed
+    )
 
 
 def test_a_search_that_settled_nothing_misses_first_calls_alone(tmp_path: Path) -> None:
@@ -78,7 +99,11 @@ def test_a_search_that_settled_nothing_misses_first_calls_alone(tmp_path: Path) 
         write_stopped(tmp_path / "b", 30, "undecided", repeats=2),
     )
     rate = pair.rates["pass_rate_scheduled"]
-    assert (rate.n_trials_a, rate.n_trials_b, rate.rate_b) == (32, 32, 1.0) and rate.rate_a == 30 / 31
+    assert (rate.n_trials_a, rate.n_trials_b, rate.rate_b) == (
+        32,
+        32,
+        1.0,
+    ) and rate.rate_a == 30 / 31
     assert [u.prompt_id for u in pair.unanswered] == ["P29"] and pair.stopped == []
 
 

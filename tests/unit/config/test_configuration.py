@@ -44,8 +44,14 @@ def test_where_ollama_is(environ: dict[str, str], address: str | None) -> None:
 def test_a_further_server_is_a_provider(tmp_path: Path) -> None:
     """A table with type openai_chat is usable under its own name, its key taken from the variable it names."""
     toml = '[providers.router]\ntype = "openai_chat"\nbase_url = "https://r.example/v1"\napi_key_env = "R_KEY"\n'
-    router = settings_of(toml, {"R_KEY": "secret-value", "OPENAI_API_KEY": "other"}, tmp_path)["router"]
-    assert (router.name, router.type, router.base_url) == ("router", "openai_chat", "https://r.example/v1")
+    router = settings_of(toml, {"R_KEY": "secret-value", "OPENAI_API_KEY": "other"}, tmp_path)[
+        "router"
+    ]
+    assert (router.name, router.type, router.base_url) == (
+        "router",
+        "openai_chat",
+        "https://r.example/v1",
+    )
     assert (router.api_key_env, router.api_key) == ("R_KEY", "secret-value")
     assert "secret-value" not in repr(router)
 
@@ -64,7 +70,10 @@ def test_openais_key_never_goes_to_a_further_server(tmp_path: Path) -> None:
         ("[providers.x]\nbase_url = 'http://a/v1'\n", ["providers.x", "openai_chat"]),
         ("[providers.x]\ntype = 'openai_chta'\n", ["openai_chta", "did you mean 'openai_chat'"]),
         ("[providers.x]\ntype = 'openai_chat'\nbase_url = 'localhost:1'\n", ["x", "http"]),
-        ("[providers.x]\ntype = 'openai_chat'\napi_key = 'sk-in-file'\n", ["providers.x", "api_key_env"]),
+        (
+            "[providers.x]\ntype = 'openai_chat'\napi_key = 'sk-in-file'\n",
+            ["providers.x", "api_key_env"],
+        ),
         ("run = [", ["TOML"]),
     ],
 )
@@ -100,8 +109,12 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 def test_the_file_and_the_flags_say_the_same_words(tmp_path: Path) -> None:
     """Each option can be set in [run]; what neither says is left to the defaults."""
     path = tmp_path / "clawgauge.toml"
-    path.write_text('[run]\nunique_prefix = true\nuntil_decided = true\nmax_calls = 40\nprompt_ids = ["P1"]\n')
-    options = make_settings(read_configuration(path, {}).under({"max_calls": 9, "stream": False}), {})
+    path.write_text(
+        '[run]\nunique_prefix = true\nuntil_decided = true\nmax_calls = 40\nprompt_ids = ["P1"]\n'
+    )
+    options = make_settings(
+        read_configuration(path, {}).under({"max_calls": 9, "stream": False}), {}
+    )
     assert (options.unique_prefix, options.until_decided, options.max_calls) == (True, True, 9)
     assert (options.prompt_ids, options.stream, options.repeats) == (["P1"], False, 1)
 
@@ -172,7 +185,11 @@ def test_secrets_are_known_by_their_names_and_places() -> None:
     """Values of variables named like secrets, and credentials inside addresses, are what must never be shown."""
     address = "http://user:p%40ss-word@host/v1?key=query-secret&page=1234567"
     found = find_secrets(
-        {"mine": ProviderSettings("mine", "openai_chat", base_url=address, api_key="k-0000000001", api_key_env="MINE")},
+        {
+            "mine": ProviderSettings(
+                "mine", "openai_chat", base_url=address, api_key="k-0000000001", api_key_env="MINE"
+            )
+        },
         {
             "OPENAI_API_KEY": "sk-123456789",
             "MY_TOKEN": "tok-123456",

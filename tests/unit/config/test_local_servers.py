@@ -28,7 +28,10 @@ def openai_chat(**environ: str) -> ProviderSettings:
         ("  ", USUAL),
         ("none", {}),
         ("vllm=http://gpu-box:8000/v1", {"vllm": "http://gpu-box:8000/v1"}),
-        ("a=http://x/v1?k=v, b-2=https://[::1]:5/v1", {"a": "http://x/v1?k=v", "b-2": "https://[::1]:5/v1"}),
+        (
+            "a=http://x/v1?k=v, b-2=https://[::1]:5/v1",
+            {"a": "http://x/v1?k=v", "b-2": "https://[::1]:5/v1"},
+        ),
     ],
 )
 def test_the_variable_replaces_the_usual_list(text: str, servers: dict[str, str]) -> None:
@@ -70,7 +73,9 @@ def test_openai_chat_without_an_address_is_the_server_called_llamacpp() -> None:
     replaced = openai_chat(CLAWGAUGE_LOCAL_SERVERS=named, OPENAI_API_KEY="sk-of-a-test")
     assert replaced.base_url == "http://box:1/v1"
     assert replaced.api_key is None
-    own = openai_chat(CLAWGAUGE_LOCAL_SERVERS=named, OPENAI_BASE_URL="http://g/v1", OPENAI_API_KEY="sk-of-a-test")
+    own = openai_chat(
+        CLAWGAUGE_LOCAL_SERVERS=named, OPENAI_BASE_URL="http://g/v1", OPENAI_API_KEY="sk-of-a-test"
+    )
     assert own.base_url == "http://g/v1"
     assert own.api_key == "sk-of-a-test"
     nowhere = openai_chat(CLAWGAUGE_LOCAL_SERVERS="none")

@@ -50,7 +50,13 @@ def test_a_bad_target_gets_a_sentence(text: str, names: list[str]) -> None:
 
 def test_patterns_expand_exclude_and_keep_order() -> None:
     """`*` takes what the provider lists, `!` takes out, a target named twice is asked once."""
-    words = ["ollama_openai:*", "vllm:x@low", "!ollama_openai:llama3*", "ollama_openai:qwen3:8b", "!vllm:y"]
+    words = [
+        "ollama_openai:*",
+        "vllm:x@low",
+        "!ollama_openai:llama3*",
+        "ollama_openai:qwen3:8b",
+        "!vllm:y",
+    ]
     listed = {"ollama_openai": ["llama3.2:3b", "qwen3:8b", "mistral:7b"]}
     targets = apply_patterns([parse_target(word, KNOWN) for word in words], listed)
     assert targets == [
@@ -65,4 +71,6 @@ def test_an_exclusion_without_level_takes_out_every_level() -> None:
     words = ["vllm:m@low", "vllm:m@high"]
     both = [parse_target(word, KNOWN) for word in words]
     assert apply_patterns([*both, parse_target("!vllm:m", KNOWN)], {}) == []
-    assert apply_patterns([*both, parse_target("!vllm:m@high", KNOWN)], {}) == [Target("vllm", "m", "low")]
+    assert apply_patterns([*both, parse_target("!vllm:m@high", KNOWN)], {}) == [
+        Target("vllm", "m", "low")
+    ]

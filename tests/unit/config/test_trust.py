@@ -56,14 +56,20 @@ def test_every_option_is_withheld_unless_it_is_declared_harmless(
     assert counts == (name in HARMLESS) and (name in found.withheld["run"]) == (not counts)
 
 
-@pytest.mark.parametrize("name", [one for one in ProviderTable.__struct_fields__ if one != "extra_body"])
+@pytest.mark.parametrize(
+    "name", [one for one in ProviderTable.__struct_fields__ if one != "extra_body"]
+)
 def test_no_field_of_a_provider_is_taken_from_an_untrusted_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a table says, its provider is there only to say that it is not trusted."""
     value = {"local": "true", "context": "4096"}.get(name, '"x"')
     found = untrusted(f"[providers.openai_responses]\n{name} = {value}\n", tmp_path, monkeypatch)
-    assert not found.run and not found.providers and found.withheld["providers"] == {"openai_responses"}
+    assert (
+        not found.run
+        and not found.providers
+        and found.withheld["providers"] == {"openai_responses"}
+    )
     settings = provider_settings(found, {"OPENAI_API_KEY": "sk-1"}, lambda line: None)
     refused = settings["openai_responses"]
     assert refused.unusable and "clawgauge trust" in refused.unusable and refused.api_key is None
@@ -110,7 +116,9 @@ def settings_of(toml: str, tmp_path: Path, **environ: str) -> dict[str, Provider
     ],
 )
 @every_row("name", ["openai_responses", "other"])
-def test_openais_key_goes_to_openais_host(name: str, base_url: str, gets_key: bool, tmp_path: Path) -> None:
+def test_openais_key_goes_to_openais_host(
+    name: str, base_url: str, gets_key: bool, tmp_path: Path
+) -> None:
     """Another address of a file gets the key its table names, or none; a look-alike is another address."""
     written = msgspec.json.encode(base_url).decode()
     table = f'[providers.{name}]\ntype = "openai_responses"\nbase_url = {written}\n'
@@ -124,10 +132,14 @@ def test_openais_key_goes_to_openais_host(name: str, base_url: str, gets_key: bo
 def test_an_address_of_the_environment_goes_with_the_environments_key(tmp_path: Path) -> None:
     """OPENAI_BASE_URL and OPENAI_API_KEY are one word of one user; a bare chat server on this machine gets no key."""
     found = settings_of("", tmp_path, OPENAI_BASE_URL="http://gateway:1/v1")
-    assert [found[name].api_key for name in ("openai_responses", "openai_chat")] == [ENVIRON["OPENAI_API_KEY"]] * 2
+    assert [found[name].api_key for name in ("openai_responses", "openai_chat")] == [
+        ENVIRON["OPENAI_API_KEY"]
+    ] * 2
     assert settings_of("", tmp_path)["openai_responses"].api_key == ENVIRON["OPENAI_API_KEY"]
     assert settings_of("", tmp_path)["openai_chat"].api_key is None
     overridden = settings_of(
-        '[providers.openai_chat]\nbase_url = "http://x/v1"\n', tmp_path, OPENAI_BASE_URL="http://g/v1"
+        '[providers.openai_chat]\nbase_url = "http://x/v1"\n',
+        tmp_path,
+        OPENAI_BASE_URL="http://g/v1",
     )
     assert overridden["openai_chat"].api_key is None

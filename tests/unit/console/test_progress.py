@@ -25,7 +25,9 @@ def test_what_came_counts_more_and_more() -> None:
 
 def test_targets_to_come_are_taken_to_be_like_those_that_came() -> None:
     """Without a pace of its own; as long as there is none at all, nothing is said."""
-    assert Tally({ONE: asked(5, 20.0), TWO: Progress(n_calls=10)}).left_s() == pytest.approx(15 * 4.0)
+    assert Tally({ONE: asked(5, 20.0), TWO: Progress(n_calls=10)}).left_s() == pytest.approx(
+        15 * 4.0
+    )
     assert Tally({ONE: Progress(n_calls=10)}).left_s() is None
 
 
@@ -46,5 +48,7 @@ def test_targets_that_take_turns_share_their_time() -> None:
 def test_a_dead_target_speaks_of_other_prompts_where_it_has_some(
     capsys: pytest.CaptureFixture[str], n_others: int, said: str
 ) -> None:
-    PlainLines({ONE: Progress(9)}).target_skipped(ONE, CallFailure("error", "gone", "why"), n_others)
+    PlainLines({ONE: Progress(9)}).target_skipped(
+        ONE, CallFailure("error", "gone", "why"), n_others
+    )
     assert said in capsys.readouterr().err

@@ -39,7 +39,9 @@ RICH = make_result(
 
 
 def read_csv(results: Sequence[Result], *, excel_safe: bool = False) -> list[dict[str, str]]:
-    text = b"".join(iter_csv(results, COLUMNS, excel_safe=excel_safe)).decode("utf-8-sig" if excel_safe else "utf-8")
+    text = b"".join(iter_csv(results, COLUMNS, excel_safe=excel_safe)).decode(
+        "utf-8-sig" if excel_safe else "utf-8"
+    )
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
@@ -58,8 +60,16 @@ def test_csv_gives_back_what_was_recorded() -> None:
     """Python's own reader finds the same texts, line ends and quotes, numbers, truth values and JSON."""
     (row,) = read_csv([RICH])
     assert row["raw_output"] == HOSTILE and row["target"] == "ollama_openai:llama3.2:3b"
-    assert (row["e2e_ms"], row["cost_usd"], row["success"], row["timings_us_lag"]) == ("840", "0.1", "true", "7")
-    assert json.loads(row["tool_calls"]) == RICH.tool_calls and json.loads(row["warnings"]) == RICH.warnings
+    assert (row["e2e_ms"], row["cost_usd"], row["success"], row["timings_us_lag"]) == (
+        "840",
+        "0.1",
+        "true",
+        "7",
+    )
+    assert (
+        json.loads(row["tool_calls"]) == RICH.tool_calls
+        and json.loads(row["warnings"]) == RICH.warnings
+    )
     assert json.loads(row["parsed_output"]) == RICH.parsed_output
     assert row["n_attempts"] == "2" and json.loads(row["attempts"])[0]["failure_type"] == "http_500"
     assert json.loads(row["tool_invocations"])[0]["arguments"] == {"a": 1}
@@ -86,7 +96,19 @@ def test_nul_becomes_a_mark_in_csv_and_stays_in_jsonl() -> None:
     assert json.loads(b"".join(iter_jsonl([result], COLUMNS)))["raw_output"] == "a\0b"
 
 
-BLANKS = (" ", "\u3000\u00a0", "\u3164", "\u0301", "\ufeff", "\u200b", "\x1c", "\n", "\t", "\u2028", "\u00ad\u2060 ")
+BLANKS = (
+    " ",
+    "\u3000\u00a0",
+    "\u3164",
+    "\u0301",
+    "\ufeff",
+    "\u200b",
+    "\x1c",
+    "\n",
+    "\t",
+    "\u2028",
+    "\u00ad\u2060 ",
+)
 SIGNS = "=+-@＝＋－＠﹦⁺₋﹣﹫\u2212"
 
 
@@ -111,7 +133,10 @@ def test_jsonl_is_one_flat_object_a_line() -> None:
     """Lists stay lists, objects are JSON text, and no control character is raw in a line."""
     line = b"".join(iter_jsonl([RICH], COLUMNS))
     row = json.loads(line)
-    assert list(row) == [column.name for column in COLUMNS] and row["tool_calls"] == ["free", "df,x"]
+    assert list(row) == [column.name for column in COLUMNS] and row["tool_calls"] == [
+        "free",
+        "df,x",
+    ]
     assert json.loads(row["parsed_output"]) == RICH.parsed_output and row["raw_output"] == HOSTILE
     assert line.count(b"\n") == 1 and len(line.decode().splitlines()) == 1
     assert not any(isinstance(value, dict) for value in row.values())
@@ -140,10 +165,14 @@ def test_columns_can_be_chosen() -> None:
 @pytest.mark.real
 def test_parquet_gives_back_what_was_recorded(tmp_path: Path) -> None:
     """pyarrow reads typed columns: integers, doubles, booleans, lists of texts; nulls are nulls, NUL is NUL."""
-    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'clawgauge[parquet]'")
+    pq = pytest.importorskip(
+        "pyarrow.parquet", reason="pyarrow is not installed: pip install 'clawgauge[parquet]'"
+    )
     from clawgauge.export import write_parquet
 
-    results = [msgspec.structs.replace(RICH, prompt_id=f"P{n}", raw_output=f"{n}\0") for n in range(2_500)]
+    results = [
+        msgspec.structs.replace(RICH, prompt_id=f"P{n}", raw_output=f"{n}\0") for n in range(2_500)
+    ]
     results[1] = msgspec.structs.replace(results[1], e2e_ms=2**70)
     with (tmp_path / "r.parquet").open("wb") as file:
         assert write_parquet(results, COLUMNS, file) == 2_500

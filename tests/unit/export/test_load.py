@@ -12,7 +12,9 @@ from support.written_runs import MODEL, config, prompt, record, unanswered, writ
 
 def test_every_call_is_a_row_with_the_columns_of_an_export(tmp_path):
     records = [record("P0"), record("P1", False), unanswered("P2")]
-    folder = write_run(tmp_path / "runs" / "mine", records, config=config([prompt(f"P{n}") for n in range(3)]))
+    folder = write_run(
+        tmp_path / "runs" / "mine", records, config=config([prompt(f"P{n}") for n in range(3)])
+    )
     rows = clawgauge.load("mine", tmp_path / "runs")
     assert rows == clawgauge.load(folder) == clawgauge.load("latest", str(tmp_path / "runs"))
     assert [(row["prompt_id"], row["objective_pass"], row["model"]) for row in rows] == [

@@ -40,13 +40,19 @@ from support.written_runs import (
 IDS = [f"P{n}" for n in range(30)]
 PROMPTS = [prompt(i) for i in IDS]
 GET = {"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}
-CALLED: dict[str, Any] = {"expected_tools": ["get"], "tools_offered": True, "tool_use_success": True}
+CALLED: dict[str, Any] = {
+    "expected_tools": ["get"],
+    "tools_offered": True,
+    "tool_use_success": True,
+}
 
 
 def write_passes(runs: Path, day: int, n_passed: int, **changes: Any) -> Path:
     """A run of thirty prompts on some day."""
     plan = config(PROMPTS, created_at_ms=T0 + day * 86_400_000, **changes)
-    return write_run(runs / f"day{day}", [record(i, n < n_passed) for n, i in enumerate(IDS)], config=plan)
+    return write_run(
+        runs / f"day{day}", [record(i, n < n_passed) for n, i in enumerate(IDS)], config=plan
+    )
 
 
 def look(runs: Path, **wishes: Any) -> History:
@@ -61,7 +67,9 @@ def test_runs_come_newest_first_with_their_figures(tmp_path: Path) -> None:
     """The table of runs: when, answered of scheduled, passed of judged."""
     for day in (1, 3, 2):
         write_passes(tmp_path, day, 20 + day)
-    assert [(r.run_id, r.n_ok, r.n_scheduled, r.n_passed, r.targets) for r in look(tmp_path).runs] == [
+    assert [
+        (r.run_id, r.n_ok, r.n_scheduled, r.n_passed, r.targets) for r in look(tmp_path).runs
+    ] == [
         ("day3", 30, 30, 23, [LABEL]),
         ("day2", 30, 30, 22, [LABEL]),
         ("day1", 30, 30, 21, [LABEL]),
@@ -114,7 +122,9 @@ def test_a_tier_that_is_not_decided_looks_so(tmp_path: Path) -> None:
         lines = [record(f"T{i}", model=model, tool_use_success=True, **tool) for i in range(n)]
         write_run(tmp_path / model, lines, config=config(asked, [model]))
     shown = as_text(describe_history(look(tmp_path)), 160)
-    sure, unsure = (shown.partition(f":{model}\n")[2].splitlines()[0].split() for model in ("sure", "unsure"))
+    sure, unsure = (
+        shown.partition(f":{model}\n")[2].splitlines()[0].split() for model in ("sure", "unsure")
+    )
     assert "1" in sure and "1?" in unsure and "a tier with ? is not decided yet" in shown
 
 
@@ -122,13 +132,19 @@ def test_jobs_are_told_by_the_newest_run_in_which_a_model_answered(tmp_path: Pat
     """In the words and the order of the run's own summary; a day on which it was down does not count."""
     asked = [prompt(f"P{n}", category="json") for n in range(10)]
     for day, answered in ((1, True), (2, False)):
-        lines = [record(f"P{n}", model="good") if answered else unanswered(f"P{n}", model="good") for n in range(10)]
+        lines = [
+            record(f"P{n}", model="good") if answered else unanswered(f"P{n}", model="good")
+            for n in range(10)
+        ]
         lines += [record(f"P{n}", n < 3, model="bad") for n in range(10)]
         plan = config(asked, ["bad", "good"], created_at_ms=T0 + day * 86_400_000)
         write_run(tmp_path / f"day{day}", lines, config=plan)
     history = look(tmp_path)
     (job,) = [job for job in history.jobs if job.job == "structured data"]
-    assert [(one.target, one.fit) for one in job.ranking] == [(f"{PROVIDER}:good", "yes"), (f"{PROVIDER}:bad", "no")]
+    assert [(one.target, one.fit) for one in job.ranking] == [
+        (f"{PROVIDER}:good", "yes"),
+        (f"{PROVIDER}:bad", "no"),
+    ]
     assert [trend.target for trend in history.trends] == [f"{PROVIDER}:good", f"{PROVIDER}:bad"]
     shown = as_text(describe_history(history), 120)
     assert "structured data           good" in shown and "JSON and extraction 10/10" in shown
@@ -137,24 +153,40 @@ def test_jobs_are_told_by_the_newest_run_in_which_a_model_answered(tmp_path: Pat
 def test_a_small_later_run_does_not_undo_an_answer(tmp_path: Path) -> None:
     """Three prompts asked today cannot tell what ten told yesterday; the answer names the run it is from."""
     asked = [prompt(f"P{n}", category="json") for n in range(10)]
-    write_run(tmp_path / "big", [record(f"P{n}") for n in range(10)], config=config(asked, created_at_ms=T0))
+    write_run(
+        tmp_path / "big",
+        [record(f"P{n}") for n in range(10)],
+        config=config(asked, created_at_ms=T0),
+    )
     few = config(asked[:3], created_at_ms=T0 + 1)
     write_run(tmp_path / "few", [record(f"P{n}") for n in range(3)], config=few)
     shown = as_text(describe_history(look(tmp_path)), 160)
-    assert "structured data           llama3.2:3b      JSON and extraction 10/10, free of charge; run big" in shown
+    assert (
+        "structured data           llama3.2:3b      JSON and extraction 10/10, free of charge; run big"
+        in shown
+    )
     worse = config(asked, created_at_ms=T0 + 2)
     write_run(tmp_path / "worse", [record(f"P{n}", False) for n in range(10)], config=worse)
     (job,) = [job for job in look(tmp_path).jobs if job.job == "structured data"]
     assert job.ranking[0].fit == "no" and job.ranking[0].why.endswith("; run worse")
 
 
-@every_row(("restrained", "fit", "why"), [(True, "yes", "restraint 15/15"), (False, "no", "restraint 0 of 15")])
-def test_a_later_run_of_one_suite_does_not_undo_an_answer(tmp_path: Path, restrained: bool, fit: str, why: str) -> None:
+@every_row(
+    ("restrained", "fit", "why"),
+    [(True, "yes", "restraint 15/15"), (False, "no", "restraint 0 of 15")],
+)
+def test_a_later_run_of_one_suite_does_not_undo_an_answer(
+    tmp_path: Path, restrained: bool, fit: str, why: str
+) -> None:
     """Ninety calls of today show nothing of the restraint that yesterday's answer rests on, however many they are."""
-    calls = [prompt(f"N{n}", "native_tools", expected_tools=["get"], tools=[GET]) for n in range(90)]
+    calls = [
+        prompt(f"N{n}", "native_tools", expected_tools=["get"], tools=[GET]) for n in range(90)
+    ]
     never = {"type": "tool_call", "no_call": True}
     beside = [prompt(f"R{n}", "restraint", tools=[GET], validator=never) for n in range(15)]
-    beside += [prompt(f"A{n}", "agentic", tools=[GET], validator={"type": "world_state"}) for n in range(9)]
+    beside += [
+        prompt(f"A{n}", "agentic", tools=[GET], validator={"type": "world_state"}) for n in range(9)
+    ]
     called = [record(f"N{n}", suite="native_tools", **CALLED) for n in range(90)]
     rest = [record(f"R{n}", restrained, suite="restraint", tools_offered=True) for n in range(15)]
     rest += [record(f"A{n}", suite="agentic", tools_offered=True) for n in range(9)]
@@ -173,7 +205,11 @@ def test_what_was_asked_in_a_context_moves_nothing(tmp_path: Path) -> None:
     """Passes, rate and interval are of the bare prompts alone, of one suite or two: the same through all runs."""
     for n_suites in (1, 2):
         names = ["native_tools", "mine"][:n_suites]
-        bare = [prompt(f"N{n}", name, expected_tools=["get"], tools=[GET]) for name in names for n in range(20)]
+        bare = [
+            prompt(f"N{n}", name, expected_tools=["get"], tools=[GET])
+            for name in names
+            for n in range(20)
+        ]
         inside = [{**one, "suite": f"{one['suite']}+context", "in_context": True} for one in bare]
         for day in range(8):
             lines = [record(one["id"], suite=one["suite"], **CALLED) for one in bare]
@@ -182,7 +218,10 @@ def test_what_was_asked_in_a_context_moves_nothing(tmp_path: Path) -> None:
             write_run(tmp_path / f"{n_suites}" / f"day{day}", lines, config=plan)
         (trend,) = look(tmp_path / f"{n_suites}").trends
         n = 20 * n_suites
-        told = {(point.n_passed, point.n_judged, point.pass_rate, point.asked_ci95) for point in trend.points}
+        told = {
+            (point.n_passed, point.n_judged, point.pass_rate, point.asked_ci95)
+            for point in trend.points
+        }
         assert told == {(n, n, 1.0, wilson_interval(n, n))} and not trend.drift
 
 
@@ -201,7 +240,10 @@ def test_a_run_that_cannot_be_resumed_for_want_of_a_key_is_not(
     add_arguments(parser)
     assert execute(parser.parse_args(["--fill", "--runs-dir", str(tmp_path)])) == 0
     shown = capsys.readouterr().out
-    assert f"clawgauge run -t {LABEL} -s core --prompt-ids core/P2 " in shown and "--resume" not in shown
+    assert (
+        f"clawgauge run -t {LABEL} -s core --prompt-ids core/P2 " in shown
+        and "--resume" not in shown
+    )
     assert "# left out: 3 prompts of my.paid:m, PAID_KEY is not set" in shown
 
 
@@ -214,7 +256,10 @@ def test_it_can_be_read_in_eighty_columns(tmp_path: Path) -> None:
     write_run(tmp_path / "run", lines, config=config(asked, models))
     shown = as_text(describe_history(look(tmp_path)), 80)
     assert max(map(len, shown.splitlines()[1:])) <= 80 and "…" not in shown
-    assert "one 5/5, three 5/5, two 5/5 and 1 more" in " ".join(shown.split()) and "5 suites (5)" in shown
+    assert (
+        "one 5/5, three 5/5, two 5/5 and 1 more" in " ".join(shown.split())
+        and "5 suites (5)" in shown
+    )
     _, _, coverage = shown.partition("what has an answer in any run\n")
     assert coverage.splitlines()[:3] == [
         f"  all prompts: {PROVIDER}:one, {PROVIDER}:two and {PROVIDER}:three",
@@ -228,21 +273,37 @@ def test_capacity_runs_are_listed_with_what_they_say(tmp_path: Path) -> None:
     write_passes(tmp_path, 1, 20)
     load = {"contexts": [2000], "output_tokens": 8, "slo": {}, "max_concurrency": 4, "rates": [], "duration_s": 9,
             "shared_prefix": 0, "shape": "plain", "swap": False, "max_time_s": 9}  # fmt: skip
-    write_run(tmp_path / "load", [], config=config([], created_at_ms=T0 + 2 * 86_400_000, capacity=load))
+    write_run(
+        tmp_path / "load", [], config=config([], created_at_ms=T0 + 2 * 86_400_000, capacity=load)
+    )
     history = look(tmp_path)
-    assert [(run.run_id, run.load) for run in history.runs] == [("load", ["nothing was measured"]), ("day1", [])]
+    assert [(run.run_id, run.load) for run in history.runs] == [
+        ("load", ["nothing was measured"]),
+        ("day1", []),
+    ]
     assert len(history.trends) == 1 and {part.suite for part in history.coverage} == {"core"}
     shown = as_text(describe_history(history), 80)
-    assert shown.startswith("2 runs in") and "capacity runs\n" in shown and "nothing was measured" in shown
+    assert (
+        shown.startswith("2 runs in")
+        and "capacity runs\n" in shown
+        and "nothing was measured" in shown
+    )
     lines = [record("P0", model=model) for model in (MODEL, "other")]
-    both = write_run(tmp_path / "load", lines, config=config(PROMPTS[:1], [MODEL, "other"], capacity=load))
+    both = write_run(
+        tmp_path / "load", lines, config=config(PROMPTS[:1], [MODEL, "other"], capacity=load)
+    )
     found = [
-        CapacitySummary(target=f"{PROVIDER}:{name}", mode="closed", context_tokens=2000) for name in (MODEL, "other")
+        CapacitySummary(target=f"{PROVIDER}:{name}", mode="closed", context_tokens=2000)
+        for name in (MODEL, "other")
     ]
     summary = msgspec.structs.replace(summarize_folder(both), capacity=found)
     (both / "summary.json").write_bytes(msgspec.json.encode(seal_summary(summary, both)))
     (run,) = [run for run in look(tmp_path, models=["oth*"]).runs if run.run_id == "load"]
-    assert run.targets == [f"{PROVIDER}:other"] and len(run.load) == 1 and run.load[0].startswith(f"{PROVIDER}:other: ")
+    assert (
+        run.targets == [f"{PROVIDER}:other"]
+        and len(run.load) == 1
+        and run.load[0].startswith(f"{PROVIDER}:other: ")
+    )
 
 
 def test_other_sampling_is_another_trend(tmp_path: Path) -> None:
@@ -276,9 +337,13 @@ def test_luck_on_either_side_is_no_drift(tmp_path: Path) -> None:
 def test_ids_and_times_are_never_cut(tmp_path: Path) -> None:
     """In 80 columns the names of suites and targets give way; what is typed back stays whole."""
     long = "20261115_114243-nightly-regression-of-all-models"
-    plan = config(PROMPTS, ["a-rather-long-model-name:70b-instruct-q4_K_M", MODEL], created_at_ms=T0)
+    plan = config(
+        PROMPTS, ["a-rather-long-model-name:70b-instruct-q4_K_M", MODEL], created_at_ms=T0
+    )
     write_run(tmp_path / long, [record(i) for i in IDS], config=plan)
-    write_run(tmp_path / f"{long}-2", [record(i) for i in IDS], config={**plan, "created_at_ms": T0 + 1})
+    write_run(
+        tmp_path / f"{long}-2", [record(i) for i in IDS], config={**plan, "created_at_ms": T0 + 1}
+    )
     lines = as_text(describe_history(look(tmp_path)), 80).splitlines()
     first, second = lines[2], lines[3]
     assert first.split()[0] == f"{long}-2" and second.split()[0] == long
@@ -290,7 +355,10 @@ def test_ids_and_times_are_never_cut(tmp_path: Path) -> None:
 def write_paces(runs: Path, paces: Sequence[float]) -> None:
     """One run for each pace; prompts differ a hundredfold in length, and every run a little by itself."""
     for day, pace in enumerate(paces, 1):
-        lines = [record(i, e2e_ms=round(pace * 200 * 1.17**n * (1 + (n * day) % 7 / 100))) for n, i in enumerate(IDS)]
+        lines = [
+            record(i, e2e_ms=round(pace * 200 * 1.17**n * (1 + (n * day) % 7 / 100)))
+            for n, i in enumerate(IDS)
+        ]
         write_run(runs / f"day{day}", lines, config=config(PROMPTS, created_at_ms=T0 + day))
 
 
@@ -299,7 +367,9 @@ def test_a_slower_model_is_said(tmp_path: Path) -> None:
     write_paces(tmp_path, [1, 1.01, 0.99, 1.02, 1, 0.98, 1.01, 1, 0.99, 1, 1.15, 1.16, 1.14])
     (sentence,) = look(tmp_path).trends[0].drift
     assert sentence.startswith("calls take 15% longer since day11")
-    assert sentence.endswith("(10 runs before, 3 since; clawgauge compare day8,day9,day10 day11,day12,day13)")
+    assert sentence.endswith(
+        "(10 runs before, 3 since; clawgauge compare day8,day9,day10 day11,day12,day13)"
+    )
     assert look(tmp_path, suite="core").trends[0].drift == [sentence]
 
 
@@ -316,7 +386,10 @@ def test_a_run_that_was_broken_off_is_no_whole_one(tmp_path: Path) -> None:
     write_run(tmp_path / "off", lines, config=config(asked))
     history = look(tmp_path)
     assert [(p.n_ok, p.n_scheduled) for t in history.trends for p in t.points] == [(3, 4)]
-    assert {c.suite: (c.n_answered, c.missing) for c in history.coverage} == {"core": (2, []), "extra": (1, ["Q1"])}
+    assert {c.suite: (c.n_answered, c.missing) for c in history.coverage} == {
+        "core": (2, []),
+        "extra": (1, ["Q1"]),
+    }
     (trend,) = look(tmp_path, suite="extra").trends
     assert (trend.latest.n_ok, trend.latest.n_scheduled) == (1, 2)
 
@@ -324,7 +397,11 @@ def test_a_run_that_was_broken_off_is_no_whole_one(tmp_path: Path) -> None:
 def test_filters(tmp_path: Path) -> None:
     """--models takes a pattern for the label or the model's name, --suite one suite."""
     plan = config([prompt("P0"), prompt("Q0", "extra")], [MODEL, "qwen3:4b"])
-    lines = [record(p, model=m, suite=s) for p, s in (("P0", "core"), ("Q0", "extra")) for m in (MODEL, "qwen3:4b")]
+    lines = [
+        record(p, model=m, suite=s)
+        for p, s in (("P0", "core"), ("Q0", "extra"))
+        for m in (MODEL, "qwen3:4b")
+    ]
     write_run(tmp_path / "r", lines, config=plan)
     assert [t.target for t in look(tmp_path, models=["qwen*"]).trends] == [f"{PROVIDER}:qwen3:4b"]
     assert [t.target for t in look(tmp_path, models=[LABEL]).trends] == [LABEL]
@@ -338,7 +415,9 @@ def write_summary(run: Path, *, sealed: bool = True, **changes: Any) -> None:
     """summary.json as the program leaves it, ten seconds newer than all else, after these changes to its first model or
     to itself; where not `sealed` they were made by hand."""
     told = json.loads(msgspec.json.encode(seal_summary(summarize_folder(run), run)))
-    told["models"][0] |= {name: value for name, value in changes.items() if name in told["models"][0]}
+    told["models"][0] |= {
+        name: value for name, value in changes.items() if name in told["models"][0]
+    }
     told |= {name: value for name, value in changes.items() if name in told}
     if sealed:
         told = seal_summary(msgspec.convert(told, RunSummary), run)
@@ -347,7 +426,9 @@ def write_summary(run: Path, *, sealed: bool = True, **changes: Any) -> None:
     os.utime(run / "summary.json", (newer, newer))
 
 
-@pytest.mark.parametrize("forged", [{"n_passed": 9_999}, {"n_judged": -5}, {"objective_pass_rate": 7.5}])
+@pytest.mark.parametrize(
+    "forged", [{"n_passed": 9_999}, {"n_judged": -5}, {"objective_pass_rate": 7.5}]
+)
 def test_a_summary_that_cannot_be_is_not_believed(tmp_path: Path, forged: dict[str, Any]) -> None:
     """More passes than answers: whoever wrote that, the records are what counts."""
     run = write_run(tmp_path / "run", [record(i) for i in IDS], config=config(PROMPTS))
@@ -380,7 +461,13 @@ def test_a_fresh_summary_is_taken_and_a_stale_one_is_not(tmp_path: Path) -> None
         (True, {"n_passed": 7, "clawgauge_version": None}),
         (False, {"n_passed": 7, "figures_sha256": None}),
     ],
-    ids=["changed by hand", "no version", "another version", "another version, no name", "no checksum"],
+    ids=[
+        "changed by hand",
+        "no version",
+        "another version",
+        "another version, no name",
+        "no checksum",
+    ],
 )
 def test_a_summary_that_this_version_did_not_make_of_these_records_is_made_anew(
     tmp_path: Path, sealed: bool, changes: dict[str, Any]
@@ -422,9 +509,17 @@ def test_coverage_is_over_all_runs(tmp_path: Path) -> None:
     """A cell that any run has an answer for is covered, and a failed call is none."""
     plan = config(PROMPTS[:3])
     write_run(tmp_path / "one", [record("P0"), unanswered("P1"), unanswered("P2")], config=plan)
-    write_run(tmp_path / "two", [unanswered("P0"), record("P1", False), unanswered("P2")], config=plan)
+    write_run(
+        tmp_path / "two", [unanswered("P0"), record("P1", False), unanswered("P2")], config=plan
+    )
     (part,) = look(tmp_path).coverage
-    assert (part.target, part.suite, part.n_prompts, part.n_answered, part.missing) == (LABEL, "core", 3, 2, ["P2"])
+    assert (part.target, part.suite, part.n_prompts, part.n_answered, part.missing) == (
+        LABEL,
+        "core",
+        3,
+        2,
+        ["P2"],
+    )
 
 
 def test_an_answer_to_an_earlier_content_does_not_cover(tmp_path: Path) -> None:
@@ -460,7 +555,12 @@ def test_a_cell_that_a_search_did_without_has_no_answer_and_needs_a_new_run(tmp_
     tool = {"expected_tools": ["free"]}
     plan = config([prompt(i, **tool) for i in IDS], options={"until_decided": True})
     run = write_run(tmp_path / "one", [record(i, False, **tool) for i in IDS[:3]], config=plan)
-    told = {"at_ms": 1, "event": "decided", "target": LABEL, "detail": {"not_asked": 27, "not_needed": 27}}
+    told = {
+        "at_ms": 1,
+        "event": "decided",
+        "target": LABEL,
+        "detail": {"not_asked": 27, "not_needed": 27},
+    }
     (run / "events.jsonl").write_text(json.dumps(told) + "\n", encoding="utf-8")
     (part,) = look(tmp_path).coverage
     assert (part.n_prompts, part.n_answered, part.missing) == (30, 3, IDS[3:])
@@ -470,7 +570,11 @@ def test_a_cell_that_a_search_did_without_has_no_answer_and_needs_a_new_run(tmp_
 
 def test_a_cell_nobody_scheduled_is_a_new_run(tmp_path: Path) -> None:
     """A model that was never asked a prompt needs a run of its own, together with those that miss the same."""
-    write_run(tmp_path / "full", [record("P0"), record("P1")], config=config(PROMPTS[:2], created_at_ms=T0))
+    write_run(
+        tmp_path / "full",
+        [record("P0"), record("P1")],
+        config=config(PROMPTS[:2], created_at_ms=T0),
+    )
     for model in ("x", "y"):
         plan = config(PROMPTS[:1], [model], created_at_ms=T0 + 1)
         write_run(tmp_path / model, [record("P0", model=model)], config=plan)

@@ -23,7 +23,9 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj) {
 """
 
 
-def _zone(folder: Path, name: str, kind: str, energy_uj: int, range_uj: int = 262_143_328_850) -> Path:
+def _zone(
+    folder: Path, name: str, kind: str, energy_uj: int, range_uj: int = 262_143_328_850
+) -> Path:
     zone = folder / name
     zone.mkdir(parents=True)
     (zone / "name").write_text(f"{kind}\n")
@@ -72,7 +74,9 @@ def test_a_counter_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert meter.gained_j is None
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler to build a library with NVML's calls")
+@pytest.mark.skipif(
+    shutil.which("cc") is None, reason="needs a C compiler to build a library with NVML's calls"
+)
 def test_gpu_boards_are_read_through_nvml(tmp_path: Path) -> None:
     """The library's own calling convention, by a library built on the spot; a board without a counter is left out."""
     source, library = tmp_path / "nvml.c", tmp_path / "libnvml.so"

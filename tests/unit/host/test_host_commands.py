@@ -58,7 +58,11 @@ def test_hostile_bytes_become_plain_text(tmp_path: Path) -> None:
 
 def test_a_tool_has_no_input_and_no_keys(tmp_path: Path) -> None:
     """A tool finds its standard input at an end, and of the environment only what it may need."""
-    install_tool(tmp_path, "claude", "read line || printf 'no input '; printf '%s/%s' \"$HOME\" \"$OPENAI_API_KEY\"")
+    install_tool(
+        tmp_path,
+        "claude",
+        "read line || printf 'no input '; printf '%s/%s' \"$HOME\" \"$OPENAI_API_KEY\"",
+    )
     environ = {**path_of(tmp_path), "HOME": "/home/u", "OPENAI_API_KEY": "sk-canary"}
     output = run_command(["claude"], environ, PATIENCE_S)
     assert output is not None
@@ -74,15 +78,22 @@ def lingering(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CommandOutp
     install_tool(bin_dir, "closes-its-output", "printf '%s' $$; exec >&-; /bin/sleep 600")
     names = ("hangs", "leaves-a-child", "closes-its-output")
     for timeout_s in growing_deadlines(0.5):
-        outputs = run_together({name: [name] for name in names}, path_of(bin_dir), timeout_s=timeout_s)
+        outputs = run_together(
+            {name: [name] for name in names}, path_of(bin_dir), timeout_s=timeout_s
+        )
         left = outputs["leaves-a-child"]
-        if all(output and output.text for output in outputs.values()) and left and left.exit_code is not None:
+        if (
+            all(output and output.text for output in outputs.values())
+            and left
+            and left.exit_code is not None
+        ):
             break
     return outputs
 
 
 @pytest.mark.parametrize(
-    ("name", "exit_code", "processes"), [("hangs", None, 2), ("leaves-a-child", 3, 1), ("closes-its-output", None, 1)]
+    ("name", "exit_code", "processes"),
+    [("hangs", None, 2), ("leaves-a-child", 3, 1), ("closes-its-output", None, 1)],
 )
 def test_a_tool_that_lingers_is_killed_with_its_children(
     lingering: dict[str, CommandOutput | None], name: str, exit_code: int | None, processes: int
@@ -119,9 +130,13 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     install_tool(tmp_path, "quick", "printf x")
     install_tool(tmp_path, "slow", "/bin/sleep 600")
     tools = {"quick": ["quick"], "slow": ["slow"], "missing": ["missing"]}
-    run_together(tools, path_of(tmp_path), 0.1)  # the first tool of a process starts its supervisor, which stays
+    run_together(
+        tools, path_of(tmp_path), 0.1
+    )  # the first tool of a process starts its supervisor, which stays
     gc.collect()  # what others have left is not counted
     before = psutil.Process().num_fds()
     for _ in range(3):
         run_together(tools, path_of(tmp_path), 0.1)
-    assert psutil.Process().num_fds() <= before  # fewer, where something of an earlier test is closed meanwhile
+    assert (
+        psutil.Process().num_fds() <= before
+    )  # fewer, where something of an earlier test is closed meanwhile

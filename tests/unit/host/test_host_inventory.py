@@ -52,7 +52,9 @@ def test_models_come_from_the_probe_where_there_is_one(tmp_path: Path) -> None:
     install_tool(tmp_path, "ollama", OLLAMA_LIST)
     models = [ModelInfo(name="qwen3:8b", size_bytes=5, digest="d", quantization="Q4_K_M")]
     probe = ProviderProbe(provider="ollama_openai", reachable=True, models=models)
-    cloud = ProviderProbe(provider="openai_responses", reachable=False, detail="OPENAI_API_KEY is not set")
+    cloud = ProviderProbe(
+        provider="openai_responses", reachable=False, detail="OPENAI_API_KEY is not set"
+    )
     inventory = collect_inventory([cloud, probe], environ=path_of(tmp_path))
     assert inventory.ollama_list == models
     assert inventory.providers == [cloud, probe]
@@ -80,7 +82,16 @@ def test_an_ollama_without_a_server_has_no_list(tmp_path: Path) -> None:
 
 def test_garbage_from_every_tool_does_no_harm(tmp_path: Path) -> None:
     """Tools that print rubbish leave an inventory that is valid JSON and claims nothing."""
-    for name in ("ollama", "claude", "node", "nvidia-smi", "rocm-smi", "system_profiler", "lscpu", "sysctl"):
+    for name in (
+        "ollama",
+        "claude",
+        "node",
+        "nvidia-smi",
+        "rocm-smi",
+        "system_profiler",
+        "lscpu",
+        "sysctl",
+    ):
         install_tool(tmp_path, name, r"printf '\377\033[2J [[[[{\"SPDisplaysDataType\": 3}'")
     inventory = collect_inventory([], environ=path_of(tmp_path))
     assert inventory.gpus == []

@@ -39,7 +39,9 @@ def test_an_arm_model_comes_from_lscpu(tmp_path: Path) -> None:
     """Where cpuinfo has no model name lscpu is asked, and without it the model is null."""
     root = make_root(tmp_path / "root", **{"proc/cpuinfo": ARM})
     assert describe_cpu(NOTHING, root)["model"] is None
-    install_tool(tmp_path / "bin", "lscpu", "printf 'Architecture: aarch64\\n  Model name:   Neoverse-N1\\n'")
+    install_tool(
+        tmp_path / "bin", "lscpu", "printf 'Architecture: aarch64\\n  Model name:   Neoverse-N1\\n'"
+    )
     cpu = describe_cpu(path_of(tmp_path / "bin"), root)
     assert (cpu["model"], cpu["flags"]) == ("Neoverse-N1", ["asimd", "asimddp"])
 
@@ -50,8 +52,13 @@ def test_a_mac_is_asked_through_sysctl(tmp_path: Path) -> None:
     assert describe_cpu(path_of(tmp_path), tmp_path)["model"] == "Apple M2 Pro"
 
 
-@every_row(("cpu_max", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("rubbish", None), ("1 0", None)])
-def test_a_container_limits_the_processor(tmp_path: Path, cpu_max: str, cores: float | None) -> None:
+@every_row(
+    ("cpu_max", "cores"),
+    [("150000 100000", 1.5), ("max 100000", None), ("rubbish", None), ("1 0", None)],
+)
+def test_a_container_limits_the_processor(
+    tmp_path: Path, cpu_max: str, cores: float | None
+) -> None:
     """The share of the processor that a container grants is told in cores."""
     root = make_root(tmp_path, **{"sys/fs/cgroup/cpu.max": cpu_max})
     assert describe_cpu(NOTHING, root)["quota_cores"] == cores
@@ -67,7 +74,9 @@ def test_a_container_limits_the_processor(tmp_path: Path, cpu_max: str, cores: f
         ("memory/memory.limit_in_bytes", "1073741824", 1 << 30),
     ],
 )
-def test_a_container_limits_memory(tmp_path: Path, file: str, content: str, limit_bytes: int | None) -> None:
+def test_a_container_limits_memory(
+    tmp_path: Path, file: str, content: str, limit_bytes: int | None
+) -> None:
     """The memory limit is read from both versions of cgroups; no limit and rubbish are null."""
     root = make_root(tmp_path, **{f"sys/fs/cgroup/{file}": content})
     assert describe_memory(root)["limit_bytes"] == limit_bytes
@@ -83,6 +92,8 @@ def test_a_container_limits_memory(tmp_path: Path, file: str, content: str, limi
         ("proc/self/cgroup", "0::/user.slice\n", None),
     ],
 )
-def test_containers_are_recognised(tmp_path: Path, file: str, content: str, container: str | None) -> None:
+def test_containers_are_recognised(
+    tmp_path: Path, file: str, content: str, container: str | None
+) -> None:
     """Each kind of container leaves its own mark, and a plain machine has none."""
     assert describe_host(NOTHING, make_root(tmp_path, **{file: content}))["container"] == container

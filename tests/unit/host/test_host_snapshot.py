@@ -29,7 +29,13 @@ def section(text: str, title: str) -> str:
 def test_with_an_empty_path_the_figures_are_still_there() -> None:
     """Without any tool the text says so, and memory, disk, load and processes are known all the same."""
     text, figures = take_snapshot(["llama3.2:3b"], environ={"PATH": ""})
-    for title in ("Memory (free -h)", "Disk (df -h)", "Load (uptime)", "GPU (nvidia-smi)", "Ollama (ollama ps)"):
+    for title in (
+        "Memory (free -h)",
+        "Disk (df -h)",
+        "Load (uptime)",
+        "GPU (nvidia-smi)",
+        "Ollama (ollama ps)",
+    ):
         assert section(text, title) == "not available"
     assert figures.memory_total_bytes == psutil.virtual_memory().total
     assert 0 < (figures.memory_used_bytes or 0) < figures.memory_total_bytes
@@ -58,7 +64,9 @@ def test_tools_are_shown_and_gpus_parsed(tmp_path: Path) -> None:
 def test_garbage_from_every_tool_does_no_harm(tmp_path: Path) -> None:
     """Tools that print rubbish and fail leave a readable text and no GPUs."""
     for name in ("free", "df", "uptime", "nvidia-smi", "rocm-smi", "ollama"):
-        install_tool(tmp_path, name, r"printf '\377\000\033]52;c;eA==\007 0,,,,,, {\"card0\": [1'; exit 7")
+        install_tool(
+            tmp_path, name, r"printf '\377\000\033]52;c;eA==\007 0,,,,,, {\"card0\": [1'; exit 7"
+        )
     text, figures = take_snapshot([], environ=path_of(tmp_path))
     assert figures.gpus == []
     assert "(ended with exit code 7)" in section(text, "Disk (df -h)")
@@ -83,7 +91,9 @@ def test_amd_cards_are_parsed(tmp_path: Path) -> None:
     assert figures.gpus[1]["memory_used_bytes"] == 4096
 
 
-def test_processes_are_shown_without_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_shown_without_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process with a key in its arguments, and even in its title, is shown by its kernel name alone."""
     monkeypatch.setattr(snapshot, "TOP_PROCESSES", sys.maxsize)  # this machine may have larger ones
     program = tmp_path / "benchmark-worker-with-a-long-name"
@@ -91,7 +101,9 @@ def test_processes_are_shown_without_arguments(tmp_path: Path, monkeypatch: pyte
     title = "benchmark-worker-with-a-long-name --api-key=sk-canary"
     hold = "import sys; print('ready', flush=True); sys.stdin.read()"
     command = [title, "-S", "-c", hold, "--api-key=sk-canary"]
-    with subprocess.Popen(command, executable=program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, executable=program, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         text, _ = take_snapshot([], environ={"PATH": ""})

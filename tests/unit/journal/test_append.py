@@ -174,7 +174,10 @@ def test_an_abandoned_call_still_gets_its_row(tmp_path: Path, run: Run) -> None:
             for task in tasks:
                 task.cancel()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+            assert all(
+                outcome is None or isinstance(outcome, asyncio.CancelledError)
+                for outcome in outcomes
+            )
             await folder.append(make_result(repeat=50))
 
     run(record())

@@ -86,7 +86,10 @@ def quick_disk() -> Iterator[Path]:
 
 def test_a_line_torn_anywhere_is_put_aside(quick_disk: Path) -> None:
     """Wherever a line was cut, its bytes go to results.torn, a warning says so, and the next line is whole."""
-    first, last = encode_line(make_result(raw_output="é😀")), encode_line(make_result(repeat=1, raw_output="é😀"))
+    first, last = (
+        encode_line(make_result(raw_output="é😀")),
+        encode_line(make_result(repeat=1, raw_output="é😀")),
+    )
     RunFolder.create(quick_disk, "r").close()
     results, torn = quick_disk / "r" / "results.jsonl", quick_disk / "r" / "results.torn"
     text, end = last.index("é".encode()), len(last)

@@ -58,7 +58,11 @@ def test_a_full_disk_keeps_the_earlier_rows(small_disk: Path) -> None:
     folder.close()
     reader = iter_results(folder.path)
     assert [result.repeat for result in reader] == list(range(recorded))
-    assert (ends_whole(folder.path), reader.n_unreadable_lines, Run.open(folder.path).events) == (True, 0, [])
+    assert (ends_whole(folder.path), reader.n_unreadable_lines, Run.open(folder.path).events) == (
+        True,
+        0,
+        [],
+    )
 
 
 def test_a_burst_into_a_full_disk_tells_each_row_the_truth(small_disk: Path) -> None:
@@ -83,7 +87,9 @@ def test_a_full_disk_while_superseding_loses_no_line(small_disk: Path) -> None:
             append_now(folder, make_result(repeat=n, raw_output="x" * 5000))
         before = (folder.path / "results.jsonl").read_bytes()
         with pytest.raises(DiskFailure):
-            folder.supersede({CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", n) for n in range(29)})
+            folder.supersede(
+                {CellKey("ollama_openai", "llama3.2:3b", None, "core", "P0", n) for n in range(29)}
+            )
         assert (folder.path / "results.jsonl").read_bytes() == before
         assert [path.name for path in folder.path.iterdir() if path.name.endswith(".tmp")] == []
     RunFolder.open_existing(folder.path).close()
@@ -91,10 +97,14 @@ def test_a_full_disk_while_superseding_loses_no_line(small_disk: Path) -> None:
 
 
 @needs_dev_full
-def test_a_device_that_is_always_full_refuses_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_always_full_refuses_the_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """/dev/full in the place of results.jsonl ends the run at once, and events are let go without a word."""
     with RunFolder.create(tmp_path, "r") as folder:
-        monkeypatch.setattr(Directory, "open", lambda _directory, _name, flags: os.open("/dev/full", flags))
+        monkeypatch.setattr(
+            Directory, "open", lambda _directory, _name, flags: os.open("/dev/full", flags)
+        )
         with pytest.raises(DiskFailure, match="No space left"):
             append_now(folder, make_result())
         folder.event(make_event())
@@ -114,7 +124,11 @@ def test_a_results_file_that_cannot_be_opened_is_a_disk_failure(tmp_path: Path) 
 
 def test_a_place_that_may_not_be_written_is_not_said_to_be_full(tmp_path: Path) -> None:
     """Room is asked for where there is none; a read-only place wants leave to write."""
-    for number, way in ((errno.ENOSPC, "make room"), (errno.EROFS, "leave to write"), (errno.EACCES, "leave to write")):
+    for number, way in (
+        (errno.ENOSPC, "make room"),
+        (errno.EROFS, "leave to write"),
+        (errno.EACCES, "leave to write"),
+    ):
         assert way in str(disk_failure(tmp_path, OSError(number, os.strerror(number))))
 
 
@@ -123,4 +137,7 @@ def test_a_run_that_may_not_be_written_is_not_sent_to_another_runs_folder(tmp_pa
     error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     assert "choose another --runs-dir" in str(folder_failure(tmp_path, error))
     (tmp_path / "config.json").touch()
-    assert "a copy of the run" in (said := str(folder_failure(tmp_path, error))) and "--runs-dir" not in said
+    assert (
+        "a copy of the run" in (said := str(folder_failure(tmp_path, error)))
+        and "--runs-dir" not in said
+    )

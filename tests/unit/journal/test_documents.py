@@ -43,20 +43,32 @@ def test_documents_come_back_as_written(tmp_path: Path) -> None:
 def test_what_is_missing_is_none(tmp_path: Path) -> None:
     """A run killed before its first document has none, and that is no error."""
     assert Run.open(tmp_path).config is None
-    assert [Run.open(tmp_path).inventory, Run.open(tmp_path).summary, Run.open(tmp_path).events] == [None, None, []]
+    assert [
+        Run.open(tmp_path).inventory,
+        Run.open(tmp_path).summary,
+        Run.open(tmp_path).events,
+    ] == [None, None, []]
 
 
 def test_documents_of_another_shape_are_none_and_tell_who_wrote_them(tmp_path: Path) -> None:
     """config.json of the first harness is no RunConfig, yet the folder is known as its own."""
     for name in ("config.json", "inventory.json", "summary.json"):
         (tmp_path / name).write_text('{"models": ["llama3.2:3b"], "note": "\\ud800"}')
-    assert [Run.open(tmp_path).config, Run.open(tmp_path).inventory, Run.open(tmp_path).summary] == [None, None, None]
+    assert [
+        Run.open(tmp_path).config,
+        Run.open(tmp_path).inventory,
+        Run.open(tmp_path).summary,
+    ] == [None, None, None]
     assert Run.open(tmp_path).first_harness
 
 
 @every_row(
     ("content", "complaint"),
-    [("{", "not a JSON object"), ("[]", "not a JSON object"), ('{"schema_version": 1}', "missing required field")],
+    [
+        ("{", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ('{"schema_version": 1}', "missing required field"),
+    ],
 )
 def test_a_spoilt_document_is_named(tmp_path: Path, content: str, complaint: str) -> None:
     """A document that cannot be read says which file it is and what is wrong with it."""

@@ -40,10 +40,18 @@ ANSWERED: dict[str, Any] = {
     "tool_call_count": 3,
     "tool_use_success": True,
 }
-EVENT = {"record_type": "event", "event": "model_unloaded", "model": "m", "provider": "p", "at_ms": 5.0}
+EVENT = {
+    "record_type": "event",
+    "event": "model_unloaded",
+    "model": "m",
+    "provider": "p",
+    "at_ms": 5.0,
+}
 
 
-def write_old_run(folder: Path, *records: dict[str, Any], config: str | None = '{"models": ["llama3.2:3b"]}') -> Path:
+def write_old_run(
+    folder: Path, *records: dict[str, Any], config: str | None = '{"models": ["llama3.2:3b"]}'
+) -> Path:
     if config is not None:
         (folder / "config.json").write_text(config)
     (folder / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -61,9 +69,17 @@ def test_an_old_record_reads_as_one_of_ours(tmp_path: Path) -> None:
     """Loose types are put right, what was missing is filled, and nothing measured is invented."""
     result = read_one(tmp_path, ANSWERED)
     assert (result.thinking_level, result.suite, result.repeat) == (None, "", 0)
-    assert (result.started_at_ms, result.ended_at_ms, result.e2e_ms) == (1_735_700_000_000, 1_735_700_001_235, 1235)
+    assert (result.started_at_ms, result.ended_at_ms, result.e2e_ms) == (
+        1_735_700_000_000,
+        1_735_700_001_235,
+        1235,
+    )
     assert (result.ttft_ms, result.input_tokens, result.output_tokens) == (None, 10, 12)
-    assert (result.tool_calls, result.tool_call_count, result.tool_use_success) == (["free", "du"], 2, True)
+    assert (result.tool_calls, result.tool_call_count, result.tool_use_success) == (
+        ["free", "du"],
+        2,
+        True,
+    )
     assert (result.objective_pass, result.parsed_output) == (True, {"value": "HEARTBEAT_OK"})
     assert msgspec.json.decode(encode_line(result), type=Result) == result
 
@@ -71,21 +87,39 @@ def test_an_old_record_reads_as_one_of_ours(tmp_path: Path) -> None:
 def test_a_bare_record_is_enough(tmp_path: Path) -> None:
     """A record that says only what was asked of whom is an unanswered call of that cell."""
     result = read_one(tmp_path, {"provider": "p", "model": "m", "prompt_id": "P1"})
-    assert (result.availability_status, result.success, result.e2e_ms, result.tool_calls) == ("ok", False, 0, [])
+    assert (result.availability_status, result.success, result.e2e_ms, result.tool_calls) == (
+        "ok",
+        False,
+        0,
+        [],
+    )
     assert (result.run_id, result.prompt_name) == (tmp_path.name, "P1")
 
 
 def test_a_failed_call_has_no_verdict(tmp_path: Path) -> None:
     """What the old harness noted about unanswered calls does not count as a failed answer."""
-    failed = {**ANSWERED, "availability_status": "rate_limited", "success": False, "failure_type": "http_429"}
+    failed = {
+        **ANSWERED,
+        "availability_status": "rate_limited",
+        "success": False,
+        "failure_type": "http_429",
+    }
     result = read_one(tmp_path, {**failed, "objective_pass": False, "violation": "no text"})
-    assert (result.availability_status, result.success, result.failure_type) == ("rate_limited", False, "http_429")
+    assert (result.availability_status, result.success, result.failure_type) == (
+        "rate_limited",
+        False,
+        "http_429",
+    )
     assert (result.objective_pass, result.violation, result.parsed_output) == (None, None, None)
     assert (result.tool_calls, result.tool_call_count, result.tool_use_success) == ([], 0, False)
 
 
-@every_row(("passed", "violation"), [(True, None), (None, None), ("yes", None), (False, "too_long")])
-def test_a_violation_belongs_to_a_failed_check_alone(tmp_path: Path, passed: object, violation: str | None) -> None:
+@every_row(
+    ("passed", "violation"), [(True, None), (None, None), ("yes", None), (False, "too_long")]
+)
+def test_a_violation_belongs_to_a_failed_check_alone(
+    tmp_path: Path, passed: object, violation: str | None
+) -> None:
     """An old remark beside a passed or missing verdict is not shown as a violation."""
     result = read_one(tmp_path, {**ANSWERED, "objective_pass": passed, "violation": "too_long"})
     assert result.objective_pass is (passed if isinstance(passed, bool) else None)
@@ -113,7 +147,9 @@ def test_a_level_is_kept(tmp_path: Path) -> None:
         ({"e2e_ms": True, "started_at_ms": None}, 0),
     ],
 )
-def test_times_are_taken_from_what_there_is(tmp_path: Path, times: dict[str, Any], e2e_ms: int) -> None:
+def test_times_are_taken_from_what_there_is(
+    tmp_path: Path, times: dict[str, Any], e2e_ms: int
+) -> None:
     """A latency that is missing or no number comes from its neighbours, else is 0."""
     record = {**ANSWERED, "ended_at_ms": 1_735_700_001_234, **times}
     assert read_one(tmp_path, record).e2e_ms == e2e_ms
@@ -122,7 +158,9 @@ def test_times_are_taken_from_what_there_is(tmp_path: Path, times: dict[str, Any
 def test_repeated_lines_of_a_cell_are_repeats(tmp_path: Path) -> None:
     """The same cell recorded again counts as a further repeat, so no line hides another."""
     other = {**ANSWERED, "prompt_id": "P1"}
-    write_old_run(tmp_path, ANSWERED, other, ANSWERED, {**ANSWERED, "thinking_level": "low"}, ANSWERED)
+    write_old_run(
+        tmp_path, ANSWERED, other, ANSWERED, {**ANSWERED, "thinking_level": "low"}, ANSWERED
+    )
     reader = iter_results(tmp_path)
     assert [result.repeat for result in reader] == [0, 0, 1, 0, 2]
     assert [result.repeat for result in reader] == [0, 0, 1, 0, 2]
@@ -131,7 +169,9 @@ def test_repeated_lines_of_a_cell_are_repeats(tmp_path: Path) -> None:
 
 def test_events_among_the_results_are_events(tmp_path: Path) -> None:
     """Event lines are no results and no bad lines; they are found among the events."""
-    write_old_run(tmp_path, EVENT, ANSWERED, {"record_type": "event"}, {**ANSWERED, "prompt_id": "P1"})
+    write_old_run(
+        tmp_path, EVENT, ANSWERED, {"record_type": "event"}, {**ANSWERED, "prompt_id": "P1"}
+    )
     reader = iter_results(tmp_path)
     assert [result.prompt_id for result in reader] == ["P0", "P1"]
     assert reader.n_unreadable_lines == 0

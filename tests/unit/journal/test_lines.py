@@ -24,7 +24,9 @@ HOSTILE_TEXT = st.text(
     )
     | st.sampled_from("\ud83d\ude00\ud800\udfff😀")
 )
-UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+UNSAFE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
 
 
 def refuse(name: str) -> None:
@@ -84,7 +86,9 @@ def test_escapes_are_visible(character: str, escape: str) -> None:
 
 def test_what_a_terminal_would_not_show_is_escaped() -> None:
     """Every character that is not seen is an escape in the file, between letters of any script."""
-    unseen = re.findall(UNSEEN, "a".join(map(chr, range(0xD800))) + "".join(map(chr, range(0xE000, 0x110000))))
+    unseen = re.findall(
+        UNSEEN, "a".join(map(chr, range(0xD800))) + "".join(map(chr, range(0xE000, 0x110000)))
+    )
     for letter in "aé漢":
         text = letter + letter.join(unseen) + letter
         shown = encode_line(make_event(detail={"text": text})).decode()
@@ -131,7 +135,9 @@ def test_numbers_that_json_has_not_are_null(number: float) -> None:
 def test_documents_are_as_strict_as_lines(detail: dict[str, str], pretty: bool) -> None:
     """config.json and its kind hold the same text as a line would, with the same escapes."""
     document = encode_document({"detail": detail}, pretty=pretty)
-    assert json.loads(document, parse_constant=refuse) == json.loads(encode_line({"detail": detail}))
+    assert json.loads(document, parse_constant=refuse) == json.loads(
+        encode_line({"detail": detail})
+    )
     assert not UNSAFE.search(document.decode())
 
 

@@ -41,7 +41,10 @@ def test_the_latest_run_is_the_last_one_started(tmp_path: Path) -> None:
 def test_runs_without_a_recorded_start_go_by_their_files(tmp_path: Path) -> None:
     """Folders of the first harness, and those with a spoilt config, are placed by when their files were written."""
     ours = make_run(tmp_path, "ours", 1_700_000_000_000)
-    for name, content, at_s in (("old", '{"models": []}', 1_600_000_000), ("spoilt", "{", 1_800_000_000)):
+    for name, content, at_s in (
+        ("old", '{"models": []}', 1_600_000_000),
+        ("spoilt", "{", 1_800_000_000),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(content)
         os.utime(tmp_path / name / "config.json", (at_s, at_s))

@@ -30,7 +30,10 @@ def run_path(tmp_path: Path) -> Path:
 
 def test_one_process_cannot_open_a_run_twice(run_path: Path) -> None:
     """Even within one process there is one writer, and its own id is named."""
-    with RunFolder.open_existing(run_path), pytest.raises(RunLocked, match=f"process {os.getpid()} "):
+    with (
+        RunFolder.open_existing(run_path),
+        pytest.raises(RunLocked, match=f"process {os.getpid()} "),
+    ):
         RunFolder.open_existing(run_path)
     RunFolder.open_existing(run_path).close()
 
@@ -111,7 +114,9 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 
 
 @pytest.mark.slow
-def test_who_only_asks_whether_a_run_is_written_is_never_taken_for_its_writer(run_path: Path) -> None:
+def test_who_only_asks_whether_a_run_is_written_is_never_taken_for_its_writer(
+    run_path: Path,
+) -> None:
     """A view asks several times a second, and whoever goes on with the run must not be refused for it."""
     over = threading.Event()
     seen = Counter[bool]()
@@ -170,6 +175,9 @@ def test_where_nothing_can_be_locked_the_process_named_in_the_lock_file_counts(
         monkeypatch.setattr("fcntl.flock", refuse)
         assert is_being_written(run_path)
         holder = json.loads((run_path / ".lock").read_text())
-        gone = {**holder, "started_at_ms": 1}  # before this process began: another one had its number
+        gone = {
+            **holder,
+            "started_at_ms": 1,
+        }  # before this process began: another one had its number
         (run_path / ".lock").write_text(json.dumps(gone))
         assert not is_being_written(run_path)

@@ -29,13 +29,22 @@ def write_run(folder: Path, *lines: bytes) -> Path:
 def test_a_raw_line_separator_splits_nothing(tmp_path: Path) -> None:
     """Records of a writer that leaves U+2028 and U+0085 raw are still one record each."""
     line = msgspec.json.encode(make_result(raw_output="a\u2028b\x85c")) + b"\n"
-    assert [result.raw_output for result in iter_results(write_run(tmp_path, line, line))] == ["a\u2028b\x85c"] * 2
+    assert [result.raw_output for result in iter_results(write_run(tmp_path, line, line))] == [
+        "a\u2028b\x85c"
+    ] * 2
 
 
 def test_bad_lines_are_counted(tmp_path: Path) -> None:
     """A spoilt line in the middle is skipped and counted, each time anew; blank lines are nothing."""
     good = encode_line(make_result())
-    spoilt = [b"not json\n", b"{}\n", b'["a"]\n', good.replace(b'"ok"', b'"fine"'), b"\xff\xfe\n", b"\x00" * 9 + b"\n"]
+    spoilt = [
+        b"not json\n",
+        b"{}\n",
+        b'["a"]\n',
+        good.replace(b'"ok"', b'"fine"'),
+        b"\xff\xfe\n",
+        b"\x00" * 9 + b"\n",
+    ]
     reader = iter_results(write_run(tmp_path, good, b"\n", *spoilt, b"  \r\n", good))
     assert len(list(reader)) == 2
     assert reader.n_unreadable_lines == 6
@@ -46,12 +55,17 @@ def test_bad_lines_are_counted(tmp_path: Path) -> None:
 def test_a_small_struct_reads_only_its_fields(tmp_path: Path) -> None:
     """A reader of a few fields is not disturbed by the others, whatever is in them."""
     line = encode_line(make_result(e2e_ms=7)).replace(b'"HEARTBEAT_OK"', b'"\\u0000\xff"')
-    assert [(row.prompt_id, row.e2e_ms) for row in iter_results(write_run(tmp_path, line), Latency)] == [("P0", 7)]
+    assert [
+        (row.prompt_id, row.e2e_ms) for row in iter_results(write_run(tmp_path, line), Latency)
+    ] == [("P0", 7)]
 
 
 def test_a_tail_cut_at_every_byte_is_left_alone(tmp_path: Path) -> None:
     """Reading a run killed at any byte yields its whole records, blames no line, and changes no byte."""
-    first, last = encode_line(make_result(raw_output="é😀")), encode_line(make_result(repeat=1, raw_output="é😀"))
+    first, last = (
+        encode_line(make_result(raw_output="é😀")),
+        encode_line(make_result(repeat=1, raw_output="é😀")),
+    )
     for cut in range(len(last) + 1):
         reader = iter_results(write_run(tmp_path, first, last[:cut]))
         whole = cut >= len(last) - 1

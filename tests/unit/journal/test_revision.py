@@ -16,8 +16,12 @@ from clawgauge.journal.folder import RunFolder
 from .samples import append_now, make_config, make_result, start_child
 
 OK = make_result()
-LIMITED = make_result(prompt_id="P1", availability_status="rate_limited", success=False, failure_type="http_429")
-BROKEN = make_result(prompt_id="P2", availability_status="error", success=False, failure_type="timeout")
+LIMITED = make_result(
+    prompt_id="P1", availability_status="rate_limited", success=False, failure_type="http_429"
+)
+BROKEN = make_result(
+    prompt_id="P2", availability_status="error", success=False, failure_type="timeout"
+)
 
 
 @pytest.fixture
@@ -109,7 +113,9 @@ for start in range(0, 400, 20):
         here = [result.repeat for result in iter_results(path)]
         superseded = path / "superseded.jsonl"
         # A line that was being copied may be torn: its cell still stands among the results.
-        copied, _, _ = superseded.read_bytes().rpartition(b"\n") if superseded.exists() else (b"", b"", b"")
+        copied, _, _ = (
+            superseded.read_bytes().rpartition(b"\n") if superseded.exists() else (b"", b"", b"")
+        )
         moved_lines = copied.splitlines()
         moved = {msgspec.json.decode(line)["repeat"] for line in moved_lines}
         assert len(here) == len(set(here))
@@ -119,7 +125,12 @@ for start in range(0, 400, 20):
 def test_a_run_is_judged_again_from_its_own_records(folder: RunFolder) -> None:
     """Every record can be replaced from a stream of the same run, and the run can be appended to afterwards."""
     with folder:
-        assert folder.rewrite_results(lambda r: msgspec.structs.replace(r, judged_by="anew") if r.success else r) == 3
+        assert (
+            folder.rewrite_results(
+                lambda r: msgspec.structs.replace(r, judged_by="anew") if r.success else r
+            )
+            == 3
+        )
         append_now(folder, make_result(prompt_id="P3"))
     assert [(result.prompt_id, result.judged_by) for result in iter_results(folder.path)] == [
         ("P0", "anew"),
@@ -163,6 +174,9 @@ def test_records_of_the_first_harness_are_never_rewritten(tmp_path: Path) -> Non
     (tmp_path / "config.json").write_text('{"models": ["m"]}')
     old = b'{"record_type": "result", "provider": "p", "model": "m", "prompt_id": "P0"}\n'
     (tmp_path / "results.jsonl").write_bytes(old)
-    with RunFolder.open_existing(tmp_path) as folder, pytest.raises(RunFolderError, match="first harness"):
+    with (
+        RunFolder.open_existing(tmp_path) as folder,
+        pytest.raises(RunFolderError, match="first harness"),
+    ):
         folder.rewrite_results(lambda result: result)
     assert (tmp_path / "results.jsonl").read_bytes() == old

@@ -70,7 +70,11 @@ def test_documents_are_replaced_whole(tmp_path: Path) -> None:
     assert config.clawgauge_version == "0.2.0"
     assert (folder.path / "summary.md").read_bytes() == "a\r\nb\ufffd".encode()
     assert (folder.path / "config.json").read_text().startswith('{\n  "schema_version": 1,\n')
-    assert sorted(path.name for path in folder.path.iterdir()) == ["config.json", "results.jsonl", "summary.md"]
+    assert sorted(path.name for path in folder.path.iterdir()) == [
+        "config.json",
+        "results.jsonl",
+        "summary.md",
+    ]
 
 
 def test_events_keep_their_order_and_survive_a_tear(tmp_path: Path) -> None:

@@ -31,7 +31,11 @@ def test_two_targets_never_share_a_tag(targets: list[Target]) -> None:
 def test_every_way_to_cut_the_same_letters_stays_apart() -> None:
     """Moving the border between provider, model and level never yields the same tag."""
     texts = ["".join(letters) for n in range(5) for letters in itertools.product("a_@", repeat=n)]
-    targets = {Target(p, m, level) for p, m in itertools.product(texts[:40], repeat=2) for level in (None, "", "a")}
+    targets = {
+        Target(p, m, level)
+        for p, m in itertools.product(texts[:40], repeat=2)
+        for level in (None, "", "a")
+    }
     assert len({resource_tag(target) for target in targets}) == len(targets)
 
 

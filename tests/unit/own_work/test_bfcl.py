@@ -52,7 +52,12 @@ def test_verdicts_are_those_of_the_collections_own_checker(package: Path, tmp_pa
     assert {"simple_python_307", "live_multiple_552-153-1"} <= set(left_out)
     assert len(left_out) <= 4
     judged = [
-        (case["row"]["id"], kind, our_verdict(prompts[case["row"]["id"]], calls), case["verdicts"][kind])
+        (
+            case["row"]["id"],
+            kind,
+            our_verdict(prompts[case["row"]["id"]], calls),
+            case["verdicts"][kind],
+        )
         for case in CASES
         if case["verdicts"] and case["row"]["id"] in prompts
         for kind, calls in mutations(official(case["truth"]), case["row"]["id"]).items()
@@ -62,7 +67,9 @@ def test_verdicts_are_those_of_the_collections_own_checker(package: Path, tmp_pa
     assert 0.2 < sum(one[3] for one in judged) / len(judged) < 0.8
 
 
-def test_no_call_and_any_call_are_asked_for_where_there_is_no_truth(package: Path, tmp_path: Path) -> None:
+def test_no_call_and_any_call_are_asked_for_where_there_is_no_truth(
+    package: Path, tmp_path: Path
+) -> None:
     list(write_suites(["irrelevance", "live_relevance"], tmp_path / "out", package))
     none = load_suite(str(tmp_path / "out/bfcl_irrelevance.json")).prompts[0]
     some = load_suite(str(tmp_path / "out/bfcl_live_relevance.json")).prompts[0]
@@ -70,7 +77,9 @@ def test_no_call_and_any_call_are_asked_for_where_there_is_no_truth(package: Pat
     assert some.validator["type"] == "tool_invocation"
 
 
-def test_what_is_no_such_package_or_category_is_refused_in_a_sentence(package: Path, tmp_path: Path) -> None:
+def test_what_is_no_such_package_or_category_is_refused_in_a_sentence(
+    package: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="no category is called 'simpel'"):
         list(write_suites(["simpel"], tmp_path / "out", package))
     (tmp_path / "no.whl").write_bytes(b"no zip")
@@ -100,13 +109,19 @@ def test_a_hostile_package_is_refused_in_a_sentence(tmp_path: Path, content: byt
         archive.writestr("bfcl_eval/data/BFCL_v4_simple.json", content)
     if len(content) > 1 << 20:
         # What it claims, in both of its headers: 100 bytes.
-        path.write_bytes(path.read_bytes().replace(len(content).to_bytes(4, "little"), (100).to_bytes(4, "little")))
+        path.write_bytes(
+            path.read_bytes().replace(
+                len(content).to_bytes(4, "little"), (100).to_bytes(4, "little")
+            )
+        )
     with pytest.raises(ConfigError, match=r"cannot be used|no category") as refused:
         list(write_suites(["simple"], tmp_path / "out", path))
     assert "\n" not in str(refused.value)
 
 
-def test_pip_is_given_no_keys_and_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pip_is_given_no_keys_and_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     given: dict[str, Any] = {}

@@ -33,7 +33,10 @@ def look(*messages: Record, since: str = "") -> tuple[list[Moment], Counter[str]
 def test_the_moments_of_two_real_histories_and_what_is_left_out_by_reason() -> None:
     old, left_out_of_old = read_moments(DATA / "2026.7.1")
     new, left_out_of_new = read_moments(DATA / "2026.9.6")
-    assert (len(old), left_out_of_old) == (17, {"answers that the user corrected": 7, "failed calls": 5})
+    assert (len(old), left_out_of_old) == (
+        17,
+        {"answers that the user corrected": 7, "failed calls": 5},
+    )
     assert len(new) == 36
     assert left_out_of_new == {
         "answers that the user corrected": 8,
@@ -47,7 +50,14 @@ def test_the_moments_of_two_real_histories_and_what_is_left_out_by_reason() -> N
         "searches for tools": 1,
     }
     tools = Counter(moment.tools or "no call" for moment in new)
-    called = {"ls": 7, "read": 3, "edit": 1, "sessions_spawn": 1, "memory_search": 1, "memory_get": 1}
+    called = {
+        "ls": 7,
+        "read": 3,
+        "edit": 1,
+        "sessions_spawn": 1,
+        "memory_search": 1,
+        "memory_get": 1,
+    }
     assert tools == called | {"no call": 22}
 
 
@@ -84,7 +94,11 @@ def _plain(message: Record) -> tuple[str, str | None, list[Any]]:
 
 def _place_of_last_call(records: list[Record]) -> int:
     places = [n for n, one in enumerate(records) if own.calls_of(own.message_of(one))]
-    return next(n for n in range(places[-1] + 1, len(records)) if own.message_of(records[n]).get("role") == "assistant")
+    return next(
+        n
+        for n in range(places[-1] + 1, len(records))
+        if own.message_of(records[n]).get("role") == "assistant"
+    )
 
 
 def nested(depth: int) -> Any:
@@ -101,7 +115,9 @@ UNHELD: dict[str, list[tuple[str, Any]]] = {
     "deep in tool search": [("tool_call", {"id": "x", "args": nested(450)})],
 }
 PATCH = "*** Begin Patch\n*** Update File: a.md\n@@\n-tea\n+coffee\n*** End Patch"
-PICTURE = result("Read image file") | {"content": [{"type": "text", "text": "Read"}, {"type": "image", "data": ""}]}
+PICTURE = result("Read image file") | {
+    "content": [{"type": "text", "text": "Read"}, {"type": "image", "data": ""}]
+}
 FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
 
 
@@ -109,7 +125,9 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
     "messages, n_moments, reason",
     [
         pytest.param([*FINE, answer("One file.")], 2, None, id="a call and an answer"),
-        pytest.param([*FINE, answer("One file."), user("Thanks! No problem.")], 2, None, id="thanks"),
+        pytest.param(
+            [*FINE, answer("One file."), user("Thanks! No problem.")], 2, None, id="thanks"
+        ),
         pytest.param(
             [*FINE, answer("One file."), user("No, that is not what I asked.")],
             0,
@@ -117,7 +135,10 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             id="no",
         ),
         pytest.param(
-            [*FINE, answer("One file."), user("Das ist falsch.")], 0, "answers that the user corrected", id="falsch"
+            [*FINE, answer("One file."), user("Das ist falsch.")],
+            0,
+            "answers that the user corrected",
+            id="falsch",
         ),
         pytest.param(
             [user("Hi"), answer("Ho"), user("/compact"), user("No, I said tea.")],
@@ -125,16 +146,36 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "answers that the user corrected",
             id="no, after a slash command",
         ),
-        pytest.param([user("Hi"), answer("Ho"), user("Wait a bit, then go on.")], 1, None, id="wait a bit"),
-        pytest.param([user("Hi"), answer("", LS), user("Still there?")], 0, "stopped calls", id="no result"),
-        pytest.param([user("Hi"), answer("", LS), result("x", isError=True)], 0, "failed calls", id="an error"),
         pytest.param(
-            [user("Hi"), answer("", LS), result("x", details={"exitCode": 2})], 0, "failed calls", id="exit code 2"
+            [user("Hi"), answer("Ho"), user("Wait a bit, then go on.")], 1, None, id="wait a bit"
         ),
         pytest.param(
-            [user("Hi"), answer("", LS), result('{"status": "error"}')], 0, "failed calls", id="an error in words"
+            [user("Hi"), answer("", LS), user("Still there?")], 0, "stopped calls", id="no result"
         ),
-        pytest.param([*FINE, answer("", LS), result("a.md")], 1, "calls that were repeated", id="the same call again"),
+        pytest.param(
+            [user("Hi"), answer("", LS), result("x", isError=True)],
+            0,
+            "failed calls",
+            id="an error",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", LS), result("x", details={"exitCode": 2})],
+            0,
+            "failed calls",
+            id="exit code 2",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", LS), result('{"status": "error"}')],
+            0,
+            "failed calls",
+            id="an error in words",
+        ),
+        pytest.param(
+            [*FINE, answer("", LS), result("a.md")],
+            1,
+            "calls that were repeated",
+            id="the same call again",
+        ),
         pytest.param(
             [
                 user("Hi"),
@@ -160,7 +201,12 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             id="another page",
         ),
         pytest.param(
-            [user("Hi"), answer("", ("apply_patch", {"input": PATCH})), result("ok"), answer("***Done*** now.")],
+            [
+                user("Hi"),
+                answer("", ("apply_patch", {"input": PATCH})),
+                result("ok"),
+                answer("***Done*** now."),
+            ],
             2,
             None,
             id="a patch",
@@ -171,8 +217,15 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "masked secrets",
             id="a masked line of a patch",
         ),
-        pytest.param([user("/status"), answer("All is well.")], 0, "slash commands", id="a slash command"),
-        pytest.param([user("The key is sk-ant…DEFG, use it"), answer("Done?")], 0, "masked secrets", id="a masked key"),
+        pytest.param(
+            [user("/status"), answer("All is well.")], 0, "slash commands", id="a slash command"
+        ),
+        pytest.param(
+            [user("The key is sk-ant…DEFG, use it"), answer("Done?")],
+            0,
+            "masked secrets",
+            id="a masked key",
+        ),
         pytest.param(
             [user("Hi"), answer("", ("exec", {"command": "login ***"})), result("ok")],
             0,
@@ -185,9 +238,17 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "answers of the gateway",
             id="gateway",
         ),
-        pytest.param([user("Hi"), answer("Ho", stopReason="length")], 0, "answers cut by the token limit", id="length"),
         pytest.param(
-            [user("Hi"), answer("", stopReason="error")], 0, "failed or empty answers", id="an error of the model"
+            [user("Hi"), answer("Ho", stopReason="length")],
+            0,
+            "answers cut by the token limit",
+            id="length",
+        ),
+        pytest.param(
+            [user("Hi"), answer("", stopReason="error")],
+            0,
+            "failed or empty answers",
+            id="an error of the model",
         ),
         pytest.param(
             [user("Hi"), answer("Ho", __openclaw={"runId": "announce:v1:x"})],
@@ -195,8 +256,18 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             "announcements of subagents",
             id="announced",
         ),
-        pytest.param([user("Hi"), answer("Ho"), answer("Also.")], 1, "announcements of subagents", id="nobody asked"),
-        pytest.param([*FINE[:2], result("x" * 32_000), answer("Long.")], 1, "results that were cut", id="a cut result"),
+        pytest.param(
+            [user("Hi"), answer("Ho"), answer("Also.")],
+            1,
+            "announcements of subagents",
+            id="nobody asked",
+        ),
+        pytest.param(
+            [*FINE[:2], result("x" * 32_000), answer("Long.")],
+            1,
+            "results that were cut",
+            id="a cut result",
+        ),
         pytest.param(
             [user("Hi"), answer("", ("tool_search", {"query": "x"})), result("[]")],
             0,
@@ -211,7 +282,13 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
         ),
         *(
             pytest.param(
-                [user("Hi"), answer("", *calls), *[result("ok")] * len(calls), user("And?"), answer("Done.")],
+                [
+                    user("Hi"),
+                    answer("", *calls),
+                    *[result("ok")] * len(calls),
+                    user("And?"),
+                    answer("Done."),
+                ],
                 0,
                 "calls that a suite cannot hold",
                 id=name,
@@ -219,7 +296,10 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
             for name, calls in UNHELD.items()
         ),
         pytest.param(
-            [user("Hi", content=[{"type": "image", "data": ""}, {"type": "text", "text": "?"}]), answer("A cat.")],
+            [
+                user("Hi", content=[{"type": "image", "data": ""}, {"type": "text", "text": "?"}]),
+                answer("A cat."),
+            ],
             0,
             "answers to images",
             id="image",
@@ -232,7 +312,9 @@ FINE: list[Record] = [user("What is in notes?"), answer("", LS), result("a.md")]
         ),
     ],
 )
-def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moments: int, reason: str | None) -> None:
+def test_a_moment_counts_where_the_answer_stood(
+    messages: list[Record], n_moments: int, reason: str | None
+) -> None:
     moments, left_out = look(*messages)
     assert len(moments) == n_moments, left_out
     assert reason is None or reason in left_out
@@ -283,22 +365,32 @@ def test_a_moment_counts_where_the_answer_stood(messages: list[Record], n_moment
 )
 def test_people_take_back_in_many_words(text: str, is_taken_back: bool) -> None:
     moments, left_out = look(user("Hi"), answer("Ho"), user(text))
-    assert (len(moments), left_out["answers that the user corrected"]) == ((0, 1) if is_taken_back else (1, 0))
+    assert (len(moments), left_out["answers that the user corrected"]) == (
+        (0, 1) if is_taken_back else (1, 0)
+    )
 
 
 def test_an_image_is_sent_for_three_more_turns_and_then_words_in_its_place() -> None:
-    moments, _ = look(*FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4)
+    moments, _ = look(
+        *FINE[:2], PICTURE, answer("A cat."), *[user("And?"), answer("Or a dog.")] * 4
+    )
     seen = [message["content"] for message in moments[-1].messages if message["role"] == "tool"]
     assert seen == ["Read\n[image data removed - already processed by model]"]
 
 
 def test_what_was_said_before_a_yes_must_be_in_the_call_too() -> None:
     tell = ("message", {"message": "tell alice the printer works"})
-    talk = user("Could you tell alice about it?"), answer("Shall I?"), user("Yes, do it."), answer("", tell), result("")
+    talk = (
+        user("Could you tell alice about it?"),
+        answer("Shall I?"),
+        user("Yes, do it."),
+        answer("", tell),
+        result(""),
+    )
     moments, _ = look(*talk)
-    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())["prompts"][-1][
-        "validator"
-    ]
+    validator = tomllib.loads(make_suite(moments, "mine", Mask([], None, []), None).decode())[
+        "prompts"
+    ][-1]["validator"]
     assert "alice" in validator["telling"]
 
 
@@ -318,12 +410,20 @@ def test_a_run_that_had_to_ask_again_is_left_out_by_its_time() -> None:
 
 def test_a_reset_and_a_compaction_cut_off_what_was_before() -> None:
     cut = {"type": "compaction", "summary": "They said hello.", "firstKeptEntryId": "r2"}
-    moments, _ = look(user("Hi"), answer("Ho"), user("Kept"), answer("Yes."), cut, user("Then?"), answer("Then."))
+    moments, _ = look(
+        user("Hi"), answer("Ho"), user("Kept"), answer("Yes."), cut, user("Then?"), answer("Then.")
+    )
     first, *others = [one["content"] for one in moments[-1].messages]
     assert first.startswith("They said hello.\n\n[")
     assert first.endswith("] Kept")
     assert [one.rpartition("] ")[2] for one in others] == ["Yes.", "Then?"]
-    moments, _ = look(user("Hi"), answer("Ho"), {"type": "reset", "reason": "reset"}, user("Then?"), answer("Then."))
+    moments, _ = look(
+        user("Hi"),
+        answer("Ho"),
+        {"type": "reset", "reason": "reset"},
+        user("Then?"),
+        answer("Then."),
+    )
     assert [one["role"] for one in moments[-1].messages] == ["user"]
 
 
@@ -337,14 +437,29 @@ def test_the_chosen_ones_are_spread_over_tools_and_sessions_and_nothing_is_asked
     def moment(session: str, tool: str, number: int, n_chars: int = 10) -> Moment:
         said = [{"role": "user", "content": f"Job {'x' * n_chars}"}]
         words = "abcdefghij"[number % 10] * (number // 10 + 2)
-        return Moment(session, f"{number:03}", "m", "/", said, words, [own.Call(tool, {"path": words})], False, "")
+        return Moment(
+            session,
+            f"{number:03}",
+            "m",
+            "/",
+            said,
+            words,
+            [own.Call(tool, {"path": words})],
+            False,
+            "",
+        )
 
     many = [moment(f"s{n % 4}", "exec", n, 10 * n) for n in range(60)]
     few = [moment("s9", "read", n) for n in range(3)]
     left_out: Counter[str] = Counter()
     chosen = choose([*many, *few, *many[:5]], 15, left_out)
     assert Counter(one.tools for one in chosen) == {"exec": 12, "read": 3}
-    assert Counter(one.session for one in chosen if one.tools == "exec") == {"s0": 3, "s1": 3, "s2": 3, "s3": 3}
+    assert Counter(one.session for one in chosen if one.tools == "exec") == {
+        "s0": 3,
+        "s1": 3,
+        "s2": 3,
+        "s3": 3,
+    }
     assert left_out == {"near-duplicates": 5, "more than --max": 48}
     long_ones = sum(len(one.messages[0]["content"]) > 310 for one in choose(many, 30, Counter()))
     assert 8 <= long_ones <= 22
@@ -357,7 +472,10 @@ def test_a_long_word_is_gone_through_once() -> None:
 
 @pytest.mark.skipif(not can_run(), reason="bashkit has no build here")
 def test_looking_at_a_file_that_nobody_has_seen_is_no_agreement() -> None:
-    write, look_at = ("write", {"path": "a.md", "content": "two cups of tea\n"}), ("exec", {"command": "cat a.md"})
+    write, look_at = (
+        ("write", {"path": "a.md", "content": "two cups of tea\n"}),
+        ("exec", {"command": "cat a.md"}),
+    )
     talk = (
         user("Note it."),
         answer("", write),
@@ -368,11 +486,27 @@ def test_looking_at_a_file_that_nobody_has_seen_is_no_agreement() -> None:
     )
     (_, moment), _ = look(*talk)
     effect = find_effect(moment, Mask([], None, []))
-    spec = {"type": "agreement", "expected_calls": [{"name": "exec", "arguments": look_at[1]}], "effect": effect}
-    tools = [{"type": "function", "function": {"name": "exec", "parameters": {"properties": {"command": {}}}}}]
-    for line, agrees in {"head a.md": True, "cat keys.md a.md": False, "cat /root/keys a.md": False}.items():
+    spec = {
+        "type": "agreement",
+        "expected_calls": [{"name": "exec", "arguments": look_at[1]}],
+        "effect": effect,
+    }
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "exec", "parameters": {"properties": {"command": {}}}},
+        }
+    ]
+    for line, agrees in {
+        "head a.md": True,
+        "cat keys.md a.md": False,
+        "cat /root/keys a.md": False,
+    }.items():
         call = ToolInvocation(name="exec", arguments={"command": line}, channel="native")
-        assert judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass is agrees, line
+        assert (
+            judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass
+            is agrees
+        ), line
 
 
 @pytest.mark.skipif(not can_run(), reason="bashkit has no build here")
@@ -380,15 +514,35 @@ def test_printing_the_same_figure_by_chance_is_no_agreement() -> None:
     """Nearly every listing holds a 2 somewhere: what was printed must stand there as it did."""
     write = ("write", {"path": "notes.md", "content": "tea\n2 cups of tea\n"})
     count = ("exec", {"command": "grep -c tea notes.md"})
-    messages = user("Note it."), answer("", write), result("ok"), user("How many?"), answer("", count), result("2")
+    messages = (
+        user("Note it."),
+        answer("", write),
+        result("ok"),
+        user("How many?"),
+        answer("", count),
+        result("2"),
+    )
     (_, moment), _ = look(*messages)
     effect = find_effect(moment, Mask([], None, []))
     assert effect is not None
     wanted = [{"name": "exec", "arguments": count[1]}]
     spec = {"type": "agreement", "expected_calls": wanted, "cwd": moment.cwd, "effect": effect}
     check_spec(spec)
-    tools = [{"type": "function", "function": {"name": "exec", "parameters": {"properties": {"command": {}}}}}]
-    lines = {"grep tea notes.md | wc -l": True, "ls -l": False, "cat notes.md": False, "wc notes.md": False}
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "exec", "parameters": {"properties": {"command": {}}}},
+        }
+    ]
+    lines = {
+        "grep tea notes.md | wc -l": True,
+        "ls -l": False,
+        "cat notes.md": False,
+        "wc notes.md": False,
+    }
     for line, agrees in lines.items():
         call = ToolInvocation(name="exec", arguments={"command": line}, channel="native")
-        assert judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass is agrees, line
+        assert (
+            judge(spec, Answer("", [call], tools_offered=True, tools=tools)).objective_pass
+            is agrees
+        ), line

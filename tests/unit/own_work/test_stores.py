@@ -52,7 +52,10 @@ def test_a_session_that_was_moved_into_the_database_counts_once(tmp_path: Path) 
     state = copy_store("2026.9.6", tmp_path)
     archive = state / "agents/main/session-sqlite-import-archive"
     archive.mkdir()
-    shutil.copy(DATA / "main_decoded.jsonl", archive / "agent_main_main.95fad8c4.jsonl.imported-1794757386507")
+    shutil.copy(
+        DATA / "main_decoded.jsonl",
+        archive / "agent_main_main.95fad8c4.jsonl.imported-1794757386507",
+    )
     write_lines(state, TALK, "own.jsonl.reset.2026-11-15T16-14-21.566Z")
     assert len(list(read_sessions(state, [], Counter(), []))) == 9
 
@@ -63,12 +66,16 @@ def test_a_session_that_the_database_only_names_is_read_from_its_file(tmp_path: 
     assert len(session.records) == 3
 
 
-def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_changes(tmp_path: Path) -> None:
+def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_changes(
+    tmp_path: Path,
+) -> None:
     state = write_database(tmp_path, [])
     with sqlite3.connect(database_of(state)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         for n, record in enumerate(TALK):
-            writer.execute("INSERT INTO transcript_events VALUES ('s1', ?, ?, NULL)", (n, json.dumps(record)))
+            writer.execute(
+                "INSERT INTO transcript_events VALUES ('s1', ?, ?, NULL)", (n, json.dumps(record))
+            )
         writer.commit()
         before = hashes(state)
         assert any(name.endswith("-wal") for name in before)
@@ -106,10 +113,19 @@ CYCLE = [{**record, "parentId": "r1"} if record.get("id") == "r0" else record fo
         pytest.param([*ROWS, (None, PACK(bytes(20 << 20)))], 1, UNREAD, id="a bomb"),
         pytest.param([*ROWS, (None, _bomb())], 1, UNREAD, id="a bomb that lies"),
         pytest.param([*ROWS, (None, b"\x00\x01"), (None, 7)], 1, UNREAD, id="no frame"),
-        pytest.param([*ROWS, (7, None), (b"\xff", None), ("[1]", None)], 1, UNREAD, id="wrong types"),
+        pytest.param(
+            [*ROWS, (7, None), (b"\xff", None), ("[1]", None)], 1, UNREAD, id="wrong types"
+        ),
         pytest.param([*ROWS, ("{", None), ("[" * 100_000, None)], 1, UNREAD, id="no JSON"),
-        pytest.param([*ROWS, ("x" * (17 << 20), None)], 0, "sessions with a row that is too large", id="a huge row"),
-        pytest.param([(json.dumps(one), None) for one in CYCLE], 0, "incomplete histories", id="a cycle"),
+        pytest.param(
+            [*ROWS, ("x" * (17 << 20), None)],
+            0,
+            "sessions with a row that is too large",
+            id="a huge row",
+        ),
+        pytest.param(
+            [(json.dumps(one), None) for one in CYCLE], 0, "incomplete histories", id="a cycle"
+        ),
         pytest.param([ROWS[0], ROWS[2]], 0, "incomplete histories", id="no parent"),
     ],
 )
@@ -124,7 +140,9 @@ def test_a_hostile_store_costs_its_own_records_alone(
 def test_a_text_that_is_no_utf8_costs_its_own_row(tmp_path: Path) -> None:
     state = write_database(tmp_path, ROWS)
     with sqlite3.connect(database_of(state)) as connection:
-        connection.execute("INSERT INTO transcript_events VALUES ('s1', 99, CAST(x'7b22ff' AS TEXT), NULL)")
+        connection.execute(
+            "INSERT INTO transcript_events VALUES ('s1', 99, CAST(x'7b22ff' AS TEXT), NULL)"
+        )
     connection.close()
     moments, left_out = read_moments(state)
     assert len(moments) == 1
@@ -142,8 +160,15 @@ def test_records_of_any_shape_are_no_fault(tmp_path: Path) -> None:
         {"role": "assistant", "content": 7},
         {"role": "user", "content": [7, {}]},
     ]
-    odd += [{"role": "assistant", "content": [{"type": "toolCall", "id": [], "name": {}, "arguments": "x"}]}]
-    odd += [{"role": "toolResult", "toolCallId": {}, "content": None, "details": [], "isError": "x"}]
+    odd += [
+        {
+            "role": "assistant",
+            "content": [{"type": "toolCall", "id": [], "name": {}, "arguments": "x"}],
+        }
+    ]
+    odd += [
+        {"role": "toolResult", "toolCallId": {}, "content": None, "details": [], "isError": "x"}
+    ]
     records: list[Any] = as_records([user("Hello."), answer("Hi.")])
     records += [
         {"type": "message", "id": f"x{n}", "parentId": "r1", "timestamp": 7, "message": one}
@@ -220,7 +245,9 @@ def _many_tables(database: Path) -> None:
     with sqlite3.connect(database) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         sql = f"CREATE TABLE large (x CHECK ({checks}))"
-        connection.execute("INSERT INTO sqlite_master VALUES ('table', 'large', 'large', 2, ?)", (sql,))
+        connection.execute(
+            "INSERT INTO sqlite_master VALUES ('table', 'large', 'large', 2, ?)", (sql,)
+        )
     connection.close()
 
 
@@ -231,7 +258,9 @@ def _folder(database: Path) -> None:
 
 def _virtual_table_with_a_page(database: Path) -> None:
     """An ordinary table by its entry in the schema, and none by the statement there."""
-    _index_of_an_endless_view("transcript_events", "session_id, seq, event_json, event_zstd")(database)
+    _index_of_an_endless_view("transcript_events", "session_id, seq, event_json, event_zstd")(
+        database
+    )
     lie = "UPDATE sqlite_master SET rootpage = 2 WHERE name = 'transcript_events'"
     _change(database, "PRAGMA writable_schema = ON", lie)
 
@@ -242,15 +271,23 @@ def _virtual_table_with_a_page(database: Path) -> None:
         pytest.param(24, None, "has schema 24", id="newer"),
         pytest.param(3, None, "has schema 3", id="older"),
         pytest.param(
-            23, lambda one: one.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096), "cannot be read", id="broken"
+            23,
+            lambda one: one.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096),
+            "cannot be read",
+            id="broken",
         ),
         pytest.param(23, _endless_view, "is not the plain table", id="a view that never ends"),
         pytest.param(
-            23, _view_that_says_it_is_a_table, "is not the plain table|cannot be read", id="a view in a table's clothes"
+            23,
+            _view_that_says_it_is_a_table,
+            "is not the plain table|cannot be read",
+            id="a view in a table's clothes",
         ),
         pytest.param(
             23,
-            _index_of_an_endless_view("transcript_events", "session_id, seq, event_json, event_zstd"),
+            _index_of_an_endless_view(
+                "transcript_events", "session_id, seq, event_json, event_zstd"
+            ),
             "is not the plain table",
             id="a virtual table over a view that never ends",
         ),
@@ -266,7 +303,9 @@ def _virtual_table_with_a_page(database: Path) -> None:
             "is not the plain table",
             id="a schema that lies of its tables",
         ),
-        pytest.param(23, _computed_column, "is not the plain table", id="a column that is computed"),
+        pytest.param(
+            23, _computed_column, "is not the plain table", id="a column that is computed"
+        ),
         pytest.param(23, _many_tables, "cannot be read", id="a schema too long to read"),
         pytest.param(23, _folder, "cannot be read", id="a folder"),
         pytest.param(23, lambda one: shutil.rmtree(one.parents[2]), "--state-dir", id="nothing"),
@@ -292,9 +331,13 @@ class OldConnection(sqlite3.Connection):
         return super().execute(sql, *parameters)
 
 
-def test_a_store_is_read_with_an_older_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_read_with_an_older_sqlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = write_database(tmp_path, ROWS)
-    monkeypatch.setattr(database.sqlite3, "connect", partial(sqlite3.connect, factory=OldConnection))
+    monkeypatch.setattr(
+        database.sqlite3, "connect", partial(sqlite3.connect, factory=OldConnection)
+    )
     moments, _ = read_moments(state)
     assert len(moments) == 1
 
@@ -318,13 +361,16 @@ def test_logins_that_never_end_are_not_read_and_the_sessions_are(tmp_path: Path)
     assert len(session.records) == len(ROWS) and logins == []
 
 
-def test_a_database_that_gives_no_row_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_gives_no_row_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its pages are linked so that a few of them are a table without an end, none of it of the session asked for."""
     state = write_database(tmp_path, ROWS)
     link_endlessly(database_of(state))
     monkeypatch.setattr(database, "MAX_WAIT_S", 1.0)
     with pytest.raises(
-        ConfigError, match=r"is not read: it gave no row in 1 second; look at it with `openclaw doctor`"
+        ConfigError,
+        match=r"is not read: it gave no row in 1 second; look at it with `openclaw doctor`",
     ):
         read_moments(state)
 
@@ -339,7 +385,9 @@ def test_a_database_that_keeps_sqlite_at_work_for_ever_is_given_up(
         read_moments(state)
 
 
-def test_rows_that_never_end_are_refused_and_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_never_end_are_refused_and_not_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same few pages, now of the session that is asked for."""
     monkeypatch.setattr(database, "MAX_WAIT_S", 1.0)
     state = write_database(tmp_path, [])
@@ -349,10 +397,15 @@ def test_rows_that_never_end_are_refused_and_not_gathered(tmp_path: Path, monkey
         read_moments(state)
 
 
-def test_a_session_of_empty_rows_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_of_empty_rows_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stores, "_MAX_SESSION_BYTES", 1 << 20)
     left_out: Counter[str] = Counter()
-    assert list(read_sessions(write_database(tmp_path, [(None, None)] * 10_000), [], left_out, [])) == []
+    assert (
+        list(read_sessions(write_database(tmp_path, [(None, None)] * 10_000), [], left_out, []))
+        == []
+    )
     assert left_out["sessions that are too large"] == 1
 
 
@@ -370,6 +423,8 @@ def test_a_store_that_unpacks_to_more_than_a_history_is_left_out_from_there_on(
 def test_a_line_of_nothing_but_brackets_is_not_decoded(tmp_path: Path) -> None:
     """16 MiB of it would be 400 MiB of lists."""
     bomb = '{"type": "x", "list": [' + "[]," * 4_000_000 + "[]]}"
-    moments, left_out = read_moments(write_database(tmp_path, [*ROWS, (bomb, None), (None, PACK(bomb.encode()))]))
+    moments, left_out = read_moments(
+        write_database(tmp_path, [*ROWS, (bomb, None), (None, PACK(bomb.encode()))])
+    )
     assert len(moments) == 1
     assert left_out == {UNREAD: 2}

@@ -53,7 +53,9 @@ def test_unknown_models_and_servers_stay_unknown() -> None:
 def test_above_the_long_prompt_limit_the_cost_is_unknown(tmp_path: Path) -> None:
     """Vendors charge more for very long prompts; without that price the cost is not known."""
     own = tmp_path / "prices.toml"
-    own.write_text('[[price]]\nprovider = "mine"\nmodel = "m"\ninput = 1\noutput = 2\nmax_input_tokens = 100\n')
+    own.write_text(
+        '[[price]]\nprovider = "mine"\nmodel = "m"\ninput = 1\noutput = 2\nmax_input_tokens = 100\n'
+    )
     price = load_prices(own).find("mine", "m", {})
     assert price is not None
     assert cost_usd(price, Tokens(100, 1)) == pytest.approx(102e-6)
@@ -91,7 +93,9 @@ def test_a_users_own_price_comes_before_the_list(tmp_path: Path) -> None:
         ('[[price]]\nprovider = "p"\nmodel = "m"\ninput = 1\noutput = 1\nprice = 3\n', "price"),
     ],
 )
-def test_a_price_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, named: str) -> None:
+def test_a_price_file_that_cannot_be_meant_is_refused(
+    tmp_path: Path, text: str, named: str
+) -> None:
     """The refusal names the file and what is wrong with it."""
     own = tmp_path / "mine.toml"
     own.write_text(text)

@@ -55,7 +55,9 @@ class SeenCall:
         assert piece
         self.thoughts.append((at_ns, piece))
 
-    def tool_delta(self, at_ns: int, index: int | str, name: str | None, arguments: str | None) -> None:
+    def tool_delta(
+        self, at_ns: int, index: int | str, name: str | None, arguments: str | None
+    ) -> None:
         self.tools.append((index, name, arguments))
 
     def turn(self) -> None:

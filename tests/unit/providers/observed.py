@@ -14,7 +14,12 @@ from support.waiting import PATIENCE_S
 
 
 def attempt(
-    kind: str, base_url: str, *, timeout_s: float = PATIENCE_S, settings: dict[str, Any] | None = None, **call: Any
+    kind: str,
+    base_url: str,
+    *,
+    timeout_s: float = PATIENCE_S,
+    settings: dict[str, Any] | None = None,
+    **call: Any,
 ) -> tuple[Reply, CallFailure | None]:
     """Make one attempt with a fresh client, under a deadline of the test's own."""
     asked = Call(**{"model": "scripted-model", "prompt": "hi", "timeout_s": timeout_s, **call})

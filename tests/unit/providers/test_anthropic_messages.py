@@ -34,11 +34,17 @@ from support.wire_frames import named_event
 from unit.providers.observed import attempt
 from unit.providers.test_native_tools import recorded
 
-TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "exec", "description": "Run it."}}]
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "exec", "description": "Run it."}}
+]
 MESSAGES = (
     Message(role="user", content="look"),
     Message(role="user", content="closely"),
-    Message(role="assistant", content="Looking.", calls=[MadeCall(name="exec", arguments={"command": "ls"})]),
+    Message(
+        role="assistant",
+        content="Looking.",
+        calls=[MadeCall(name="exec", arguments={"command": "ls"})],
+    ),
     Message(role="tool", content="a.txt"),
 )
 
@@ -48,13 +54,20 @@ def ask(server: ScriptedServer, **call: Any) -> tuple[Reply, CallFailure | None]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_an_answer_with_thinking_calls_and_cached_tokens(server: ScriptedServer, stream: bool) -> None:
+def test_an_answer_with_thinking_calls_and_cached_tokens(
+    server: ScriptedServer, stream: bool
+) -> None:
     """Text, thinking and calls are told apart; input is all that was read, cached the part that came from a cache."""
     calls = [("exec", '{"comm', 'and": "df"}'), ("exec", "{}")]
-    server.script(Text("Let me look.", reasoning="hm well", tool_calls=calls, usage=(7, 3), cached_tokens=5))
+    server.script(
+        Text("Let me look.", reasoning="hm well", tool_calls=calls, usage=(7, 3), cached_tokens=5)
+    )
     done, failure = ask(server, tools=TOOLS, stream=stream)
     assert failure is None and (done.text, done.reasoning_text) == ("Let me look.", "hm well")
-    assert [(call.name, call.arguments) for call in done.native_calls] == [("exec", {"command": "df"}), ("exec", {})]
+    assert [(call.name, call.arguments) for call in done.native_calls] == [
+        ("exec", {"command": "df"}),
+        ("exec", {}),
+    ]
     assert (done.input_tokens, done.output_tokens, done.cached_tokens) == (12, 3, 5)
     assert (done.finish_reason, done.model_reported) == ("tool_calls", "scripted-model")
     assert (done.ttft_ns is not None) is stream
@@ -68,7 +81,9 @@ def test_what_is_sent(server: ScriptedServer) -> None:
             messages=MESSAGES, max_tokens=9, temperature=0.5, seed=3, tool_choice="required",
             response_format=form)  # fmt: skip
     request = server.calls[0]
-    assert request.path == "/v1/messages" and "authorization" not in {name.lower() for name in request.headers}
+    assert request.path == "/v1/messages" and "authorization" not in {
+        name.lower() for name in request.headers
+    }
     headers = {name.lower(): value for name, value in request.headers.items()}
     assert (headers["x-api-key"], headers["anthropic-version"]) == ("k" * 20, "2023-06-01")
     call = {"type": "tool_use", "id": "call00001", "name": "exec", "input": {"command": "ls"}}
@@ -90,7 +105,10 @@ def test_thinking_has_a_budget_of_its_own(server: ScriptedServer) -> None:
     """The level is a budget on top of the answer's tokens, without a temperature, which the API would refuse."""
     ask(server, thinking_level="low", max_tokens=100, temperature=0.5)
     sent = server.calls[0].json
-    assert (sent["thinking"], sent["max_tokens"]) == ({"type": "enabled", "budget_tokens": 2048}, 2148)
+    assert (sent["thinking"], sent["max_tokens"]) == (
+        {"type": "enabled", "budget_tokens": 2048},
+        2148,
+    )
     assert "temperature" not in sent
 
 
@@ -112,11 +130,15 @@ def test_signed_thinking_goes_back_with_its_calls(server: ScriptedServer, stream
     asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="high", stream=stream)
 
     async def run() -> None:
-        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+        async with create_provider(
+            ProviderSettings("a", "anthropic_messages", server.base_url)
+        ) as provider:
             first = Timeline()
             await provider.attempt(asked, first)
             seen = first.fold(0)
-            turn = Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay)
+            turn = Turn(
+                seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay
+            )
             await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
     asyncio.run(run())
@@ -134,12 +156,19 @@ def test_every_block_of_thinking_goes_back_under_its_own_signature(server: Scrip
     ]  # fmt: skip
     deltas += [{"type": "text_delta", "text": "\n\n"}]
     events = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
-    ending = [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
-    server.script(Text("x", reasoning="old"), SseBytes(b"".join(map(named_event, [*events, *ending]))))
+    ending = [
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    ]
+    server.script(
+        Text("x", reasoning="old"), SseBytes(b"".join(map(named_event, [*events, *ending])))
+    )
     asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="low")
 
     async def run() -> None:
-        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+        async with create_provider(
+            ProviderSettings("a", "anthropic_messages", server.base_url)
+        ) as provider:
             first = Timeline()
             await provider.attempt(asked, Timeline())
             await provider.attempt(asked, first)
@@ -157,10 +186,15 @@ def test_an_event_stream_ends_with_its_last_event(server: ScriptedServer) -> Non
     ask(server)
     events = [frame.data for frame in frames(Text("fine", usage=(7, 3)), server.calls[0], "openai")]
     odd = b'event: new_thing\ndata: {"type":"new_thing","index":"x"}\n\n'
-    server.script(SseBytes(odd.join(events)), SseBytes(b"".join(events[:-1])), SseBytes(b"".join(events[:-2])))
+    server.script(
+        SseBytes(odd.join(events)), SseBytes(b"".join(events[:-1])), SseBytes(b"".join(events[:-2]))
+    )
     assert [ask(server)[0].text for _ in range(2)] == ["fine", "fine"]
     done, failure = ask(server)
-    assert failure is not None and (failure.failure_type, done.text) == ("stream_interrupted", "fine")
+    assert failure is not None and (failure.failure_type, done.text) == (
+        "stream_interrupted",
+        "fine",
+    )
 
 
 @pytest.mark.parametrize("name", ["llama_messages_stream", "llama_messages_nonstream"])
@@ -172,7 +206,11 @@ def test_a_recorded_answer_of_a_real_model(name: str, server: ScriptedServer) ->
     server.script(RawBytes(head.encode() + body))
     done, failure = ask(server, stream=streamed)
     assert failure is None and done.text and (done.ttft_ns is not None) == streamed
-    assert done.finish_reason in ("stop", "length") and (done.input_tokens or 0) > 20 and (done.output_tokens or 0) > 5
+    assert (
+        done.finish_reason in ("stop", "length")
+        and (done.input_tokens or 0) > 20
+        and (done.output_tokens or 0) > 5
+    )
 
 
 FAULTS: list[tuple[str, Any, tuple[str, str, bool]]] = [
@@ -193,11 +231,16 @@ FAULTS: list[tuple[str, Any, tuple[str, str, bool]]] = [
 
 
 @every_row(("name", "reply", "found"), FAULTS)
-def test_what_goes_wrong_is_called_by_its_name(name: str, reply: Any, found: tuple[str, str, bool]) -> None:
+def test_what_goes_wrong_is_called_by_its_name(
+    name: str, reply: Any, found: tuple[str, str, bool]
+) -> None:
     with ScriptedServer() as server:
         server.script(reply)
         _, failure = ask(server)
-        assert failure is not None and (failure.status, failure.failure_type, failure.retryable) == found
+        assert (
+            failure is not None
+            and (failure.status, failure.failure_type, failure.retryable) == found
+        )
         assert failure.retry_after_s == (2.0 if name == "limited" else None)
 
 
@@ -233,7 +276,9 @@ def test_the_key_goes_to_its_vendor_and_where_the_same_environment_points(
 ) -> None:
     tables = {"anthropic_messages": ProviderTable(base_url=address)} if address else {}
     environ = {"ANTHROPIC_API_KEY": "sk-ant-canary", "OPENAI_API_KEY": "other", **environ}
-    found = provider_settings(Configuration(providers=tables), environ, lambda line: None)["anthropic_messages"]
+    found = provider_settings(Configuration(providers=tables), environ, lambda line: None)[
+        "anthropic_messages"
+    ]
     assert (found.api_key == "sk-ant-canary") is gets_key and found.api_key != "other"
     assert found.base_url == (address or environ.get("ANTHROPIC_BASE_URL"))
 
@@ -255,19 +300,31 @@ def signed_turn(thinking: str, signature: str) -> bytes:
     return b"".join(map(named_event, events))
 
 
-def test_a_task_gets_its_own_signature_back_though_all_thoughts_look_alike(server: ScriptedServer) -> None:
+def test_a_task_gets_its_own_signature_back_though_all_thoughts_look_alike(
+    server: ScriptedServer,
+) -> None:
     """The API may show nothing of what it thought: then two tasks have the same thinking and two signatures."""
     server.script(SseBytes(signed_turn("", "first")), SseBytes(signed_turn("", "second")))
     asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="low")
 
     async def run() -> None:
-        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+        async with create_provider(
+            ProviderSettings("a", "anthropic_messages", server.base_url)
+        ) as provider:
             turns = []
             for _ in range(2):
                 timeline = Timeline()
                 await provider.attempt(asked, timeline)
                 seen = timeline.fold(0)
-                turns.append(Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay))
+                turns.append(
+                    Turn(
+                        seen.text,
+                        tuple(seen.native_calls),
+                        ("ok",),
+                        seen.reasoning_text,
+                        seen.replay,
+                    )
+                )
             for turn in turns:
                 await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
@@ -287,11 +344,15 @@ def test_redacted_thinking_goes_back_as_it_came(server: ScriptedServer) -> None:
     asked = Call(model="m", prompt="go", tools=TOOLS, thinking_level="low")
 
     async def run() -> None:
-        async with create_provider(ProviderSettings("a", "anthropic_messages", server.base_url)) as provider:
+        async with create_provider(
+            ProviderSettings("a", "anthropic_messages", server.base_url)
+        ) as provider:
             timeline = Timeline()
             await provider.attempt(asked, timeline)
             seen = timeline.fold(0)
-            turn = Turn(seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay)
+            turn = Turn(
+                seen.text, tuple(seen.native_calls), ("ok",), seen.reasoning_text, seen.replay
+            )
             await provider.attempt(dataclasses.replace(asked, history=(turn,)), Timeline())
 
     asyncio.run(run())

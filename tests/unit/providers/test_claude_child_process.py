@@ -16,7 +16,14 @@ import pytest
 import uvloop
 
 from clawgauge.child_processes import child as child_process
-from clawgauge.child_processes.child import MAX_LINE_BYTES, STDERR_TAIL_BYTES, Child, ChildCommand, capture, running
+from clawgauge.child_processes.child import (
+    MAX_LINE_BYTES,
+    STDERR_TAIL_BYTES,
+    Child,
+    ChildCommand,
+    capture,
+    running,
+)
 from clawgauge.errors import CallFailure
 from support.waiting import FOREVER_S, PATIENCE_S, growing_deadlines
 from unit.providers.claude_calls import is_gone, write_program
@@ -73,7 +80,9 @@ async def start_hanging(command: ChildCommand) -> tuple[asyncio.Task[None], list
 
 def test_a_short_child_is_captured_whole(run: Run, tmp_path: Path) -> None:
     """Output, errors, exit code, environment and working directory are the child's own."""
-    done = run(capture(shell("pwd; echo $PATH; echo oops >&2; exit 3", tmp_path), timeout_s=PATIENCE_S))
+    done = run(
+        capture(shell("pwd; echo $PATH; echo oops >&2; exit 3", tmp_path), timeout_s=PATIENCE_S)
+    )
     assert done == (3, f"{tmp_path.resolve()}\n/usr/bin:/bin", "oops\n")
 
 
@@ -95,12 +104,17 @@ def test_what_is_said_after_the_last_is_dropped(run: Run, tmp_path: Path) -> Non
 
 def test_a_child_that_reads_nothing_is_no_obstacle(run: Run, tmp_path: Path) -> None:
     """A child that exits without reading its input is heard all the same."""
-    assert run(capture(shell("echo hi", tmp_path, b"x" * 1_000_000), timeout_s=PATIENCE_S)).stdout == "hi"
+    assert (
+        run(capture(shell("echo hi", tmp_path, b"x" * 1_000_000), timeout_s=PATIENCE_S)).stdout
+        == "hi"
+    )
 
 
 def test_lines_are_stamped_as_they_arrive(run: Run, tmp_path: Path) -> None:
     """A line has the time its last byte came, also when the reader is late."""
-    speaker = ChildCommand(argv=(sys.executable, "-I", "-S", "-c", SPEAK_IN_PIECES), env=ENV, cwd=tmp_path)
+    speaker = ChildCommand(
+        argv=(sys.executable, "-I", "-S", "-c", SPEAK_IN_PIECES), env=ENV, cwd=tmp_path
+    )
 
     async def listen() -> list[tuple[int, bytes]]:
         async with running(speaker) as child:
@@ -112,7 +126,9 @@ def test_lines_are_stamped_as_they_arrive(run: Run, tmp_path: Path) -> None:
 
     (first_ns, first), (last_ns, last), (read_ns, _) = run(listen())
     assert first.startswith(b"a b ") and last.startswith(b"last ")
-    assert int(first.split()[-1]) <= first_ns < last_ns < read_ns and int(last.split()[-1]) <= last_ns
+    assert (
+        int(first.split()[-1]) <= first_ns < last_ns < read_ns and int(last.split()[-1]) <= last_ns
+    )
 
 
 def test_a_flood_is_stopped_at_the_cap(run: Run, tmp_path: Path) -> None:
@@ -139,13 +155,20 @@ def test_an_endless_line_is_stopped_at_its_own_cap(run: Run, tmp_path: Path) -> 
 
 def test_only_the_end_of_stderr_is_kept(run: Run, tmp_path: Path) -> None:
     """However much a child complains, its last words are kept and memory is bounded."""
-    done = run(capture(shell("yes | head -c 300000 >&2; echo the end >&2", tmp_path), timeout_s=PATIENCE_S))
+    done = run(
+        capture(shell("yes | head -c 300000 >&2; echo the end >&2", tmp_path), timeout_s=PATIENCE_S)
+    )
     assert done.stderr.endswith("the end\n") and len(done.stderr) == STDERR_TAIL_BYTES
 
 
 def test_a_stubborn_grandchild_is_killed(run: Run, tmp_path: Path) -> None:
     """A grandchild that ignores SIGTERM and keeps the pipe delays us by the grace, and dies."""
-    done = run(capture(shell("(trap '' TERM; sleep 600) & echo $!; sleep 0.1; exit 0", tmp_path), timeout_s=PATIENCE_S))
+    done = run(
+        capture(
+            shell("(trap '' TERM; sleep 600) & echo $!; sleep 0.1; exit 0", tmp_path),
+            timeout_s=PATIENCE_S,
+        )
+    )
     assert done.exit_code == 0 and is_gone(int(done.stdout))
 
 
@@ -154,7 +177,9 @@ def test_a_grandchild_in_a_session_of_its_own_does_not_hold_us(run: Run, tmp_pat
     escape = f"setsid sh -c ': > {tmp_path}/escaped; exec sleep 600' & echo $!"
     wait = f"while [ ! -e {tmp_path}/escaped ]; do sleep 0.01; done"
     program = write_program(tmp_path / "orphan", f"{escape}; {wait}; exit 0")
-    done = run(capture(ChildCommand(argv=(str(program),), env=ENV, cwd=tmp_path), timeout_s=PATIENCE_S))
+    done = run(
+        capture(ChildCommand(argv=(str(program),), env=ENV, cwd=tmp_path), timeout_s=PATIENCE_S)
+    )
     os.kill(int(done.stdout), signal.SIGKILL)  # fails if it had not been out of reach
 
 
@@ -173,12 +198,16 @@ def test_cancellation_ends_the_whole_group(run: Run, tmp_path: Path, stubborn: b
     run(cancel())
 
 
-def test_a_second_cancellation_skips_the_grace(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_cancellation_skips_the_grace(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cancelled again while waiting for a stubborn child, the end does not wait for a grace without end."""
     monkeypatch.setattr(child_process, "GRACE_S", FOREVER_S)
 
     async def cancel_twice() -> list[int]:
-        task, pids = await start_hanging(shell("trap '' TERM; echo $$; while :; do sleep 1; done", tmp_path))
+        task, pids = await start_hanging(
+            shell("trap '' TERM; echo $$; while :; do sleep 1; done", tmp_path)
+        )
         task.cancel()
         await asyncio.sleep(0.05)
         assert not task.done(), "the grace has begun"
@@ -191,7 +220,9 @@ def test_a_second_cancellation_skips_the_grace(run: Run, tmp_path: Path, monkeyp
     assert is_gone(pid)
 
 
-def test_a_question_without_an_answer_times_out_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_question_without_an_answer_times_out_and_leaves_nothing(
+    run: Run, tmp_path: Path
+) -> None:
     """A short child that hangs becomes a TimeoutError, with the child gone."""
     note = tmp_path / "pid"
     for timeout_s in growing_deadlines(0.5):
@@ -202,11 +233,15 @@ def test_a_question_without_an_answer_times_out_and_leaves_nothing(run: Run, tmp
     assert is_gone(int(note.read_text()))
 
 
-def test_a_child_cancelled_while_it_starts_is_gone_when_the_caller_goes_on(run: Run, tmp_path: Path) -> None:
+def test_a_child_cancelled_while_it_starts_is_gone_when_the_caller_goes_on(
+    run: Run, tmp_path: Path
+) -> None:
     """However early the cancellation comes, nothing is left for the loop to clean up later."""
 
     async def new_children_after(turns: int) -> set[psutil.Process]:
-        asked = asyncio.ensure_future(capture(shell("exec sleep 600", tmp_path), timeout_s=PATIENCE_S))
+        asked = asyncio.ensure_future(
+            capture(shell("exec sleep 600", tmp_path), timeout_s=PATIENCE_S)
+        )
         for _ in range(turns):
             await asyncio.sleep(0)
         asked.cancel()
@@ -215,7 +250,9 @@ def test_a_child_cancelled_while_it_starts_is_gone_when_the_caller_goes_on(run: 
         # A child of an earlier test may end meanwhile: fewer are no fault.
         return set(psutil.Process().children()) - before
 
-    run(capture(shell("exit", tmp_path), timeout_s=PATIENCE_S))  # whoever watches over our children stays
+    run(
+        capture(shell("exit", tmp_path), timeout_s=PATIENCE_S)
+    )  # whoever watches over our children stays
     before = set(psutil.Process().children())
     for turns in range(1, 6):
         assert run(new_children_after(turns)) == set()
@@ -227,4 +264,9 @@ def test_what_cannot_be_started_is_an_os_error(run: Run, tmp_path: Path, program
     (tmp_path / "folder").mkdir()
     (tmp_path / "plain").write_text("#!/bin/sh\n")
     with pytest.raises(OSError):
-        run(capture(ChildCommand(argv=(str(tmp_path / program),), env=ENV, cwd=tmp_path), timeout_s=PATIENCE_S))
+        run(
+            capture(
+                ChildCommand(argv=(str(tmp_path / program),), env=ENV, cwd=tmp_path),
+                timeout_s=PATIENCE_S,
+            )
+        )

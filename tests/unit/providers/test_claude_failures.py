@@ -16,10 +16,19 @@ from unit.providers.claude_calls import SeenCall, kind_of
 
 
 def explain(
-    *, kind: str | None = None, exit_code: int | None = 1, stderr: str = "", reply_open: bool = False, **result: Any
+    *,
+    kind: str | None = None,
+    exit_code: int | None = 1,
+    stderr: str = "",
+    reply_open: bool = False,
+    **result: Any,
 ) -> CallFailure | None:
     """A result with these fields, after a message of the program's own with this kind of error."""
-    error = msgspec.convert({"message": {"model": "<synthetic>"}, "error": kind}, AssistantLine) if kind else None
+    error = (
+        msgspec.convert({"message": {"model": "<synthetic>"}, "error": kind}, AssistantLine)
+        if kind
+        else None
+    )
     line = msgspec.convert({"is_error": True, **result}, ResultLine) if result else None
     stream = ClaudeStream(SeenCall(), started_ns=0, result=line, error=error, reply_open=reply_open)
     return explain_failure(stream, model="some-model", exit_code=exit_code, stderr_tail=stderr)
@@ -77,21 +86,30 @@ def test_a_system_error_code_decides_where_there_is_no_status(
     code: str, expected: tuple[str, str], retryable: bool
 ) -> None:
     """The system's own code in brackets tells an absent server from one that hung up."""
-    failure = explain(result=f"API Error: something happened ({code}). Try again.", api_error="connection_failed")
+    failure = explain(
+        result=f"API Error: something happened ({code}). Try again.", api_error="connection_failed"
+    )
     assert kind_of(failure) == expected
     assert failure is not None and failure.retryable is retryable
 
 
 def test_a_reset_after_the_reply_began_is_a_cut_stream() -> None:
     """The same code means an interrupted stream once text has come."""
-    assert kind_of(explain(result="API Error: lost (ECONNRESET)", reply_open=True)) == ("error", "stream_interrupted")
+    assert kind_of(explain(result="API Error: lost (ECONNRESET)", reply_open=True)) == (
+        "error",
+        "stream_interrupted",
+    )
 
 
 def test_an_error_after_the_reply_began_came_inside_the_stream() -> None:
     """A status after the start of a reply is an error event; the answer that had begun is not asked again."""
     overloaded = explain(api_error_status=529, result="Overloaded", reply_open=True)
     limited = explain(api_error_status=429, result="slow down", reply_open=True)
-    assert kind_of(overloaded) == ("error", "stream_error") and overloaded is not None and not overloaded.retryable
+    assert (
+        kind_of(overloaded) == ("error", "stream_error")
+        and overloaded is not None
+        and not overloaded.retryable
+    )
     assert kind_of(limited) == ("rate_limited", "stream_error")
 
 
@@ -104,8 +122,14 @@ def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
     assert kind_of(failure) == ("rate_limited", "usage_limit")
     assert failure is not None and not failure.retryable
     assert failure.retry_after_s is not None and 7000 < failure.retry_after_s <= 7200
-    assert kind_of(explain(api_error="usage_limit_reached", result="x")) == ("rate_limited", "usage_limit")
-    assert kind_of(explain(result="Claude AI usage limit reached|1755615600")) == ("rate_limited", "usage_limit")
+    assert kind_of(explain(api_error="usage_limit_reached", result="x")) == (
+        "rate_limited",
+        "usage_limit",
+    )
+    assert kind_of(explain(result="Claude AI usage limit reached|1755615600")) == (
+        "rate_limited",
+        "usage_limit",
+    )
 
 
 @every_row(
@@ -114,7 +138,10 @@ def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
         ({"kind": "authentication_failed", "result": "anything"}, ("auth_error", "cli_auth")),
         ({"result": "Not logged in · Please run /login"}, ("auth_error", "cli_auth")),
         ({"result": "Please: Not logged in"}, ("error", "cli_error")),
-        ({"terminal_reason": "prompt_too_long", "api_error_status": 400}, ("error", "context_length_exceeded")),
+        (
+            {"terminal_reason": "prompt_too_long", "api_error_status": 400},
+            ("error", "context_length_exceeded"),
+        ),
         ({"kind": "rate_limit", "result": "x"}, ("rate_limited", "http_429")),
         ({"api_error": "tls_untrusted_ca", "result": "x"}, ("error", "tls_error")),
         ({"result": 'API Error: 529 {"type":"error"}'}, ("error", "http_529")),
@@ -124,7 +151,9 @@ def test_a_usage_limit_is_not_retried_and_says_when_it_ends() -> None:
         ({"terminal_reason": "aborted_streaming", "exit_code": 0}, ("error", "cli_error")),
     ],
 )
-def test_fields_and_fixed_openings_decide(fields: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_fields_and_fixed_openings_decide(
+    fields: dict[str, Any], expected: tuple[str, str]
+) -> None:
     """Older programs without the fields are known by how their message begins, never by a word inside it."""
     assert kind_of(explain(**fields)) == expected
 
@@ -135,14 +164,22 @@ def test_success_with_a_failing_exit_code_is_not_believed() -> None:
     assert explain(is_error=False, result="ok", exit_code=None) is None
     failure = explain(is_error=False, result="ok", exit_code=3, stderr="heap out of memory")
     assert kind_of(failure) == ("error", "cli_error")
-    assert failure is not None and "exit code 3" in failure.message and "heap out of memory" in failure.message
+    assert (
+        failure is not None
+        and "exit code 3" in failure.message
+        and "heap out of memory" in failure.message
+    )
 
 
 def test_a_program_that_died_is_named_with_its_last_words() -> None:
     """Without a result the failure tells how the program ended and the end of what it said."""
     killed = explain(exit_code=-9)
     flag = explain(exit_code=1, stderr="x" * 5000 + "error: unknown option '--tools'")
-    assert killed is not None and kind_of(killed) == ("error", "cli_error") and "SIGKILL" in killed.message
+    assert (
+        killed is not None
+        and kind_of(killed) == ("error", "cli_error")
+        and "SIGKILL" in killed.message
+    )
     assert flag is not None and flag.message.endswith("unknown option '--tools'")
     assert len(flag.message) < ERROR_CHARS + 100
 

@@ -41,7 +41,9 @@ def value_of(arguments: tuple[str, ...], flag: str) -> str:
 
 
 def settings(environ: dict[str, str], **fields: Any) -> ProviderSettings:
-    return ProviderSettings(name="claude_code_cli", type="claude_code_cli", environ=environ, **fields)
+    return ProviderSettings(
+        name="claude_code_cli", type="claude_code_cli", environ=environ, **fields
+    )
 
 
 def test_a_call_has_no_tools_no_settings_and_no_session() -> None:
@@ -49,27 +51,42 @@ def test_a_call_has_no_tools_no_settings_and_no_session() -> None:
     arguments = call_arguments(CURRENT, call(), bare=False)
     assert arguments[:6] == ("-p", "--model", "m", "--output-format", "stream-json", "--verbose")
     assert value_of(arguments, "--tools") == "" and value_of(arguments, "--setting-sources") == ""
-    assert {"--strict-mcp-config", "--no-session-persistence", "--disable-slash-commands"} <= set(arguments)
+    assert {"--strict-mcp-config", "--no-session-persistence", "--disable-slash-commands"} <= set(
+        arguments
+    )
     assert "hi" not in arguments and "--bare" not in arguments and "--effort" not in arguments
 
 
 def test_the_system_prompt_is_the_suites_or_a_neutral_one() -> None:
     """An empty system prompt is a choice; only a missing one is replaced."""
-    assert value_of(call_arguments(CURRENT, call(system="Be terse."), bare=True), "--system-prompt") == "Be terse."
+    assert (
+        value_of(call_arguments(CURRENT, call(system="Be terse."), bare=True), "--system-prompt")
+        == "Be terse."
+    )
     assert value_of(call_arguments(CURRENT, call(system=""), bare=True), "--system-prompt") == ""
-    assert value_of(call_arguments(CURRENT, call(), bare=True), "--system-prompt") == DEFAULT_SYSTEM_PROMPT
+    assert (
+        value_of(call_arguments(CURRENT, call(), bare=True), "--system-prompt")
+        == DEFAULT_SYSTEM_PROMPT
+    )
 
 
 def test_a_thinking_level_is_an_effort() -> None:
     """The level asked for is the level sent."""
-    assert value_of(call_arguments(CURRENT, call(thinking_level="xhigh"), bare=True), "--effort") == "xhigh"
+    assert (
+        value_of(call_arguments(CURRENT, call(thinking_level="xhigh"), bare=True), "--effort")
+        == "xhigh"
+    )
 
 
 def test_an_older_program_gets_only_flags_it_knows_and_still_no_tools() -> None:
     """Unknown flags are left out; where `--tools` is one of them each tool is refused by name."""
     arguments = call_arguments(OLD, call(thinking_level="low"), bare=True)
-    assert {word for word in arguments if word.startswith("--")} - {"--system-prompt"} <= (OLD.flags or set())
-    assert {"Bash", "Write", "WebFetch", "Task"} <= set(value_of(arguments, "--disallowedTools").split(","))
+    assert {word for word in arguments if word.startswith("--")} - {"--system-prompt"} <= (
+        OLD.flags or set()
+    )
+    assert {"Bash", "Write", "WebFetch", "Task"} <= set(
+        value_of(arguments, "--disallowedTools").split(",")
+    )
 
 
 def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> None:
@@ -98,7 +115,10 @@ def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> Non
     env = base_environment(settings({**kept, **withheld, "CLAUDE_CODE_MAX_RETRIES": "10"}))
     assert {name: env[name] for name in kept} == kept
     assert not withheld.keys() & env.keys()
-    assert env["CLAUDE_CODE_MAX_RETRIES"] == "0" and env["CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"] == "1"
+    assert (
+        env["CLAUDE_CODE_MAX_RETRIES"] == "0"
+        and env["CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"] == "1"
+    )
 
 
 @every_row(
@@ -111,7 +131,11 @@ def test_the_users_environment_is_kept_but_for_what_is_not_its_business() -> Non
 )
 def test_a_clouds_keys_go_to_the_cli_that_uses_that_cloud(switch: str, key: str) -> None:
     """Told to use a cloud, the CLI gets that cloud's credentials, and no other's."""
-    every = {"AWS_SECRET_ACCESS_KEY": "a", "GOOGLE_APPLICATION_CREDENTIALS": "g", "AZURE_CLIENT_SECRET": "z"}
+    every = {
+        "AWS_SECRET_ACCESS_KEY": "a",
+        "GOOGLE_APPLICATION_CREDENTIALS": "g",
+        "AZURE_CLIENT_SECRET": "z",
+    }
     assert every.keys() & base_environment(settings({**every, switch: "1"})).keys() == {key}
 
 
@@ -120,22 +144,36 @@ def test_anthropics_keys_stay_away_from_a_configured_address(own_key: str | None
     """A server of the file's gets the key its table names, or none; and never the login, which a key keeps unread."""
     keys = {"ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b", "CLAUDE_CODE_OAUTH_TOKEN": "c"}
     keys |= {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: d"}
-    env = base_environment(settings(keys, api_key=own_key, base_url="https://api.anthropic.com.evil.example"))
-    assert {name: value for name, value in env.items() if name in keys} == {"ANTHROPIC_API_KEY": own_key or "none"}
+    env = base_environment(
+        settings(keys, api_key=own_key, base_url="https://api.anthropic.com.evil.example")
+    )
+    assert {name: value for name, value in env.items() if name in keys} == {
+        "ANTHROPIC_API_KEY": own_key or "none"
+    }
     home = base_environment(settings(keys, base_url="https://api.anthropic.com"))
     assert {name: home[name] for name in keys} == keys
 
 
 def test_a_configured_key_and_address_are_used() -> None:
     """What the user's configuration says about this provider comes before the shell's variables."""
-    given = settings({"ANTHROPIC_BASE_URL": "http://shell"}, api_key="configured", base_url="http://configured")
+    given = settings(
+        {"ANTHROPIC_BASE_URL": "http://shell"}, api_key="configured", base_url="http://configured"
+    )
     env = base_environment(given)
-    assert (env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"]) == ("configured", "http://configured")
+    assert (env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"]) == (
+        "configured",
+        "http://configured",
+    )
 
 
 def test_a_token_limit_is_sent_only_where_there_is_one() -> None:
     """Without a limit of ours the program keeps its own."""
-    assert call_environment({}, call(max_tokens=64), Sampling(max_tokens=64))["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "64"
+    assert (
+        call_environment({}, call(max_tokens=64), Sampling(max_tokens=64))[
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
+        ]
+        == "64"
+    )
     assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" not in call_environment({}, call(), Sampling())
 
 

@@ -69,13 +69,17 @@ STREAMED = {
 }
 
 
-def read(output: bytes, exit_code: int = 0, stderr: str = "") -> tuple[SeenCall, ClaudeStream, CallFailure | None]:
+def read(
+    output: bytes, exit_code: int = 0, stderr: str = ""
+) -> tuple[SeenCall, ClaudeStream, CallFailure | None]:
     """Feed the output line by line, line n arriving at n milliseconds."""
     seen = SeenCall()
     stream = ClaudeStream(seen, started_ns=0)
     for number, line in enumerate(output.split(b"\n"), start=1):
         stream.feed(number * 1_000_000, line)
-    failure = explain_failure(stream, model="claude-sonnet-4-5", exit_code=exit_code, stderr_tail=stderr)
+    failure = explain_failure(
+        stream, model="claude-sonnet-4-5", exit_code=exit_code, stderr_tail=stderr
+    )
     return seen, stream, failure
 
 
@@ -100,7 +104,9 @@ def api_event(**event: object) -> bytes:
 
 
 def text_delta(text: str) -> bytes:
-    return api_event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+    return api_event(
+        type="content_block_delta", index=0, delta={"type": "text_delta", "text": text}
+    )
 
 
 def result(**fields: object) -> bytes:
@@ -136,7 +142,11 @@ def test_pieces_carry_the_time_of_their_own_line() -> None:
     first_delta = next(n for n, line in enumerate(lines, start=1) if b"content_block_delta" in line)
     assert seen.texts[0] == (first_delta * 1_000_000, "Hello ")
     assert len(seen.texts) == 5
-    assert seen.ended_ns == next(n for n, line in enumerate(lines, start=1) if b'"type":"result"' in line) * 1_000_000
+    assert (
+        seen.ended_ns
+        == next(n for n, line in enumerate(lines, start=1) if b'"type":"result"' in line)
+        * 1_000_000
+    )
     assert "first_token_captured" not in seen.notes
 
 
@@ -151,7 +161,12 @@ def test_text_that_came_whole_is_no_first_token(name: str) -> None:
 def test_the_tokens_of_a_whole_prompt_are_counted() -> None:
     """Input is uncached plus cached tokens, and the cached part is told apart."""
     seen, _, _ = read_recording("real_min_2")
-    assert seen.tokens == {"input_tokens": 83, "output_tokens": 8, "cached_tokens": 82, "reasoning_tokens": 0}
+    assert seen.tokens == {
+        "input_tokens": 83,
+        "output_tokens": 8,
+        "cached_tokens": 82,
+        "reasoning_tokens": 0,
+    }
     assert seen.notes["model_reported"] == "smollm2-135m-instruct"
 
 
@@ -215,9 +230,9 @@ def test_a_tool_call_without_arguments_is_not_lost() -> None:
 def test_a_whole_message_with_a_tool_call_keeps_its_arguments() -> None:
     """Without deltas the call's arguments are those of the message."""
     seen, _, _ = read_recording("toolcall_allowed")
-    assert [(name, json.loads(arguments or "")["command"]) for _, name, arguments in seen.tools] == [
-        ("Bash", "echo hi-from-tool")
-    ]
+    assert [
+        (name, json.loads(arguments or "")["command"]) for _, name, arguments in seen.tools
+    ] == [("Bash", "echo hi-from-tool")]
 
 
 def test_the_words_of_the_program_are_never_model_text() -> None:
@@ -247,10 +262,14 @@ def test_unknown_and_broken_lines_do_no_harm() -> None:
     assert stream.plain_text == "Debugger attached."
 
 
-@every_row("usage", [None, "many", [], {"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": True}])
+@every_row(
+    "usage", [None, "many", [], {"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": True}]
+)
 def test_strange_usage_costs_the_counts_and_not_the_answer(usage: object) -> None:
     """Token counts that are missing, negative or no numbers are null; the call is fine."""
-    seen, _, failure = read(text_delta("Paris") + b"\n" + result(usage=usage, total_cost_usd="free", modelUsage=3))
+    seen, _, failure = read(
+        text_delta("Paris") + b"\n" + result(usage=usage, total_cost_usd="free", modelUsage=3)
+    )
     assert failure is None and seen.answer == "Paris"
     assert seen.tokens["input_tokens"] is None and seen.tokens["output_tokens"] is None
 
@@ -270,6 +289,8 @@ def test_a_subagents_text_is_not_the_answer() -> None:
 
 def test_an_unknown_stop_reason_is_kept_in_the_servers_word() -> None:
     """A stop reason of the future becomes the finish reason as it is."""
-    stop = api_event(type="message_delta", delta={"stop_reason": "tired"}, usage={"output_tokens": 2})
+    stop = api_event(
+        type="message_delta", delta={"stop_reason": "tired"}, usage={"output_tokens": 2}
+    )
     seen, _, _ = read(b"\n".join([text_delta("zzz"), stop, result()]))
     assert seen.finish_reason == "tired"

@@ -28,7 +28,11 @@ WEATHER: dict[str, Any] = {
     "function": {
         "name": "get_weather",
         "description": "Get the weather for a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
     },
 }
 PARIS, ROME = ("get_weather", '{"city": "Paris"}'), ("get_weather", '{"city": "Rome"}')
@@ -48,7 +52,10 @@ def ask(bin_dir: Path, **call: Any) -> tuple[Reply, CallFailure | None]:
 
 
 def ask_task(bin_dir: Path, **call: Any) -> tuple[Reply, CallFailure | None]:
-    return ask(bin_dir, **{"tools": tool_definitions(["read", "exec"]), "world": WORLD, "max_turns": 4, **call})
+    return ask(
+        bin_dir,
+        **{"tools": tool_definitions(["read", "exec"]), "world": WORLD, "max_turns": 4, **call},
+    )
 
 
 def value_of(fake: FakeClaude, flag: str) -> str:
@@ -64,7 +71,9 @@ def test_the_tools_are_offered_and_nothing_else(tmp_path: Path) -> None:
     assert "--strict-mcp-config" in fake.calls[0].argv and value_of(fake, "--tools") == ""
     assert value_of(fake, "--allowedTools") == "mcp__clawgauge__get_weather"
     assert value_of(fake, "--max-turns") == "1"
-    assert fake.calls[0].cwd_entries == [], "the server's files are not where the model could be told of them"
+    assert fake.calls[0].cwd_entries == [], (
+        "the server's files are not where the model could be told of them"
+    )
     assert not Path(value_of(fake, "--mcp-config")).exists(), "and are gone after the call"
 
 
@@ -83,9 +92,16 @@ def test_calls_have_the_names_and_arguments_of_the_prompt(tmp_path: Path) -> Non
 
 def test_one_turn_is_all_a_prompt_without_a_world_gets(tmp_path: Path) -> None:
     """The conversation ends after the first round of calls: what the model would say next is not asked for."""
-    install_fake_claude(tmp_path, tool_rounds=[("", [PARIS]), ("again", [ROME])], answer="It is sunny.")
+    install_fake_claude(
+        tmp_path, tool_rounds=[("", [PARIS]), ("again", [ROME])], answer="It is sunny."
+    )
     done, failure = ask(tmp_path)
-    assert failure is None and done.text == "" and len(done.native_calls) == 1 and done.transcript is None
+    assert (
+        failure is None
+        and done.text == ""
+        and len(done.native_calls) == 1
+        and done.transcript is None
+    )
 
 
 def test_arguments_that_do_not_parse_are_a_malformed_call(tmp_path: Path) -> None:
@@ -108,14 +124,22 @@ def test_a_model_that_was_not_shown_the_tools_is_not_judged(tmp_path: Path) -> N
     install_fake_claude(tmp_path, tool_rounds=[], answer="What tools?", mcp_fails=True)
     _, failure = ask(tmp_path)
     assert kind_of(failure) == ("error", "cli_error")
-    assert failure is not None and "did not take the tools" in failure.message and "failed" in failure.message
+    assert (
+        failure is not None
+        and "did not take the tools" in failure.message
+        and "failed" in failure.message
+    )
 
 
 def test_an_old_program_that_takes_no_tools(tmp_path: Path) -> None:
     """A CLI without the flags is told apart before anything is sent, with the way out."""
     fake = install_fake_claude(tmp_path, answer="hi", missing_flags=["--mcp-config"])
     _, failure = ask(tmp_path)
-    assert kind_of(failure) == ("error", "cli_error") and failure is not None and "update it" in failure.message
+    assert (
+        kind_of(failure) == ("error", "cli_error")
+        and failure is not None
+        and "update it" in failure.message
+    )
     assert fake.calls == []
 
 
@@ -123,19 +147,30 @@ def test_without_tools_no_server_is_started(tmp_path: Path) -> None:
     """A prompt that offers nothing is put as ever."""
     fake = install_fake_claude(tmp_path, answer="hi")
     _, failure = ask(tmp_path, tools=[])
-    assert failure is None and not {"--mcp-config", "--allowedTools", "--max-turns"} & set(fake.calls[0].argv)
+    assert failure is None and not {"--mcp-config", "--allowedTools", "--max-turns"} & set(
+        fake.calls[0].argv
+    )
 
 
 def test_a_task_is_run_to_its_end(tmp_path: Path) -> None:
     """Each turn's text, calls and the world's own answers come back, and the last turn's text is the answer."""
     install_fake_claude(
-        tmp_path, tool_rounds=[("Let me look.", [LOOK]), ("", [("exec", '{"command": "pwd"}')])], answer="Buy milk."
+        tmp_path,
+        tool_rounds=[("Let me look.", [LOOK]), ("", [("exec", '{"command": "pwd"}')])],
+        answer="Buy milk.",
     )
     done, failure = ask_task(tmp_path)
     assert failure is None and done.text == "Buy milk." and done.finish_reason == "stop"
     assert [(call.name, call.turn) for call in done.native_calls] == [("read", 1), ("exec", 2)]
-    assert done.transcript is not None and [turn.text for turn in done.transcript] == ["Let me look.", "", "Buy milk."]
-    assert "buy milk" in done.transcript[0].answers[0] and "/home/claw" in done.transcript[1].answers[0]
+    assert done.transcript is not None and [turn.text for turn in done.transcript] == [
+        "Let me look.",
+        "",
+        "Buy milk.",
+    ]
+    assert (
+        "buy milk" in done.transcript[0].answers[0]
+        and "/home/claw" in done.transcript[1].answers[0]
+    )
     assert done.output_tps is None
 
 
@@ -144,7 +179,11 @@ def test_a_task_ends_when_its_turns_are_spent(tmp_path: Path) -> None:
     fake = install_fake_claude(tmp_path, tool_rounds=[("", [LOOK])] * 5, answer="never said")
     done, failure = ask_task(tmp_path, max_turns=3)
     assert failure is None and value_of(fake, "--max-turns") == "3"
-    assert done.transcript is not None and len(done.transcript) == 3 and done.finish_reason == "tool_calls"
+    assert (
+        done.transcript is not None
+        and len(done.transcript) == 3
+        and done.finish_reason == "tool_calls"
+    )
     assert (done.input_tokens, done.output_tokens) == (30, 15)
 
 
@@ -168,7 +207,9 @@ def test_a_program_that_does_not_name_its_calls(tmp_path: Path) -> None:
 def test_answers_find_their_calls_without_ids(tmp_path: Path) -> None:
     """Each answer stands beside its own call, though one was refused and the log has no ids."""
     pwd = ("exec", '{"command": "pwd"}')
-    install_fake_claude(tmp_path, tool_rounds=[("", [("read", "{"), pwd, LOOK])], answer="ok", names_calls=False)
+    install_fake_claude(
+        tmp_path, tool_rounds=[("", [("read", "{"), pwd, LOOK])], answer="ok", names_calls=False
+    )
     done, failure = ask_task(tmp_path)
     assert failure is None and done.transcript is not None
     refused, where, note = done.transcript[0].answers
@@ -181,14 +222,24 @@ def test_a_call_known_from_the_log_alone_does_not_move_the_clock(shown: int) -> 
     lines = [
         {"type": "system", "subtype": "init", "tools": ["mcp__clawgauge__get_weather"]},
         *({"type": "stream_event", "event": event} for event in TEXT_EVENTS),
-        {"type": "result", "subtype": "success", "is_error": False, "result": "Hi you", "stop_reason": "end_turn"},
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "result": "Hi you",
+            "stop_reason": "end_turn",
+        },
     ]
-    logged = LoggedCall(id=None, name="get_weather", arguments={"city": "Oslo"}, answer="sunny", is_error=False)
+    logged = LoggedCall(
+        id=None, name="get_weather", arguments={"city": "Oslo"}, answer="sunny", is_error=False
+    )
     times = []
     for log in ([], [logged]):
         timeline = Timeline()
         timeline.start(1_000)
-        stream = ClaudeStream(timeline, started_ns=1_000, tools={"mcp__clawgauge__get_weather": "get_weather"})
+        stream = ClaudeStream(
+            timeline, started_ns=1_000, tools={"mcp__clawgauge__get_weather": "get_weather"}
+        )
         for number, line in enumerate(lines[:shown]):
             stream.feed(2_000 + number, json.dumps(line).encode())
         if stream.clock_runs:
@@ -203,30 +254,55 @@ def test_a_call_known_from_the_log_alone_does_not_move_the_clock(shown: int) -> 
 def test_names_that_the_program_would_make_one_are_kept_apart(tmp_path: Path) -> None:
     """Tools whose names differ only in characters the CLI does not take are offered apart, and recorded as they are."""
     names = ["a.b", "a_b", "a b", "a_b_2"]
-    tools = [{"type": "function", "function": {**WEATHER["function"], "name": name}} for name in names]
+    tools = [
+        {"type": "function", "function": {**WEATHER["function"], "name": name}} for name in names
+    ]
     offered = ["a_b_3", "a_b", "a_b_4", "a_b_2"]
-    fake = install_fake_claude(tmp_path, tool_rounds=[("", [(name, "{}") for name in offered])], names_calls=False)
+    fake = install_fake_claude(
+        tmp_path, tool_rounds=[("", [(name, "{}") for name in offered])], names_calls=False
+    )
     done, failure = ask(tmp_path, tools=tools)
     assert failure is None and [call.name for call in done.native_calls] == names
-    assert set(value_of(fake, "--allowedTools").split(",")) == {f"mcp__clawgauge__{name}" for name in offered}
+    assert set(value_of(fake, "--allowedTools").split(",")) == {
+        f"mcp__clawgauge__{name}" for name in offered
+    }
 
 
 def one_round(*names: str) -> bytes:
     """What the CLI prints up to the end of a reply that calls a tool, with these tools on offer."""
-    init = {"type": "system", "subtype": "init", "tools": [f"mcp__clawgauge__{name}" for name in names]}
-    message = {"id": "m1", "model": "m", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}
+    init = {
+        "type": "system",
+        "subtype": "init",
+        "tools": [f"mcp__clawgauge__{name}" for name in names],
+    }
+    message = {
+        "id": "m1",
+        "model": "m",
+        "content": [],
+        "usage": {"input_tokens": 9, "output_tokens": 1},
+    }
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "x"}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "tool_use", "id": "t", "name": "x"},
+        },
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 4}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 4},
+        },
     ]
     lines = [init, *({"type": "stream_event", "event": event} for event in events)]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 @pytest.mark.parametrize(
-    ("ending", "waited_s"), [({"hang": "after_result"}, 1.0), ({"exit_code": 1}, 0.0)], ids=["hangs", "dies"]
+    ("ending", "waited_s"),
+    [({"hang": "after_result"}, 1.0), ({"exit_code": 1}, 0.0)],
+    ids=["hangs", "dies"],
 )
 def test_a_call_that_was_made_does_not_wait_for_the_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: dict[str, Any], waited_s: float

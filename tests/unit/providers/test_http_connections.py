@@ -47,7 +47,9 @@ async def ask(provider: Provider, **call: object) -> Reply:
     return timeline.fold(time.perf_counter_ns())
 
 
-async def ask_in_turn(url: str, n_calls: int, settled: Callable[[int], object] = lambda n_asked: True) -> list[Reply]:
+async def ask_in_turn(
+    url: str, n_calls: int, settled: Callable[[int], object] = lambda n_asked: True
+) -> list[Reply]:
     """So many calls over one client, each after the other, once the one before has `settled`."""
     given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=url)
     done = []
@@ -80,11 +82,15 @@ def test_a_warm_connection_is_used_again(server: ScriptedServer, runner: asyncio
     assert server.connections == 1
 
 
-def test_a_connection_the_server_has_closed_costs_nothing(server: ScriptedServer, runner: asyncio.Runner) -> None:
+def test_a_connection_the_server_has_closed_costs_nothing(
+    server: ScriptedServer, runner: asyncio.Runner
+) -> None:
     """A server that closes after its reply without having said so: the next call goes over a new connection."""
     size = b"Content-Length: %d\r\n\r\n" % len(STREAM)
     server.reply_with(Framed((HEAD + size + STREAM,), close=True))
-    done = runner.run(ask_in_turn(server.v1_url, 3, lambda n_asked: server.closed_connections == n_asked))
+    done = runner.run(
+        ask_in_turn(server.v1_url, 3, lambda n_asked: server.closed_connections == n_asked)
+    )
     assert [one.text for one in done] == ["yes"] * 3
     assert len(server.calls) == server.connections == 3
 
@@ -114,12 +120,40 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
         ((CHUNKED, b"%x;ext=1\r\n" % len(STREAM) + STREAM, b"\r\n0\r\nX: y\r\n\r\n"), False),
         ([bytes([byte]) for byte in HEAD + b"\r\n" + STREAM], True),
         ((HEAD.replace(b"1.1", b"1.0") + b"\r\n" + STREAM,), True),
-        ((HEAD + b"X: a\r\n  folded\r\nX: \x01\r\nContent-Length: %d\r\n\r\n" % len(STREAM) + STREAM,), False),
-        ((HEAD + b"X: " + b"a" * 50_000, b"a\r\nContent-Length: %d\r\n\r\n" % len(STREAM), STREAM), False),
-        ((CHUNKED.replace(b"\r\n", b"\n") + b"%x  \r\n" % len(STREAM) + STREAM + b"\r\n0\r\n\r\n",), False),
+        (
+            (
+                HEAD
+                + b"X: a\r\n  folded\r\nX: \x01\r\nContent-Length: %d\r\n\r\n" % len(STREAM)
+                + STREAM,
+            ),
+            False,
+        ),
+        (
+            (
+                HEAD + b"X: " + b"a" * 50_000,
+                b"a\r\nContent-Length: %d\r\n\r\n" % len(STREAM),
+                STREAM,
+            ),
+            False,
+        ),
+        (
+            (
+                CHUNKED.replace(b"\r\n", b"\n")
+                + b"%x  \r\n" % len(STREAM)
+                + STREAM
+                + b"\r\n0\r\n\r\n",
+            ),
+            False,
+        ),
     ],
     ids=[
-        *("interim replies", "until the end", "length", "chunk extension and trailer", "byte by byte"),
+        *(
+            "interim replies",
+            "until the end",
+            "length",
+            "chunk extension and trailer",
+            "byte by byte",
+        ),
         *("old", "folded", "a long header", "bare line ends and blanks"),
     ],
 )
@@ -138,12 +172,20 @@ def test_every_framing_is_read(
     [
         HEAD + b"Content-Length: 900\r\n\r\n" + STREAM[:40],
         HEAD.replace(b"text/event-stream", b"application/json") + b"Content-Length: 5\r\n\r\n{}",
-        HEAD.replace(b"text/event-stream", b"application/json") + b"Transfer-Encoding: chunked\r\n\r\n",
+        HEAD.replace(b"text/event-stream", b"application/json")
+        + b"Transfer-Encoding: chunked\r\n\r\n",
         HEAD + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:",
         CHUNKED + b"%x\r\n" % len(STREAM) + STREAM[:40],
         CHUNKED + b"5\r\ndata:\r\n0\r\n",
     ],
-    ids=["length", "length of a body", "no chunk", "two codings", "in a chunk", "before the last line"],
+    ids=[
+        "length",
+        "length of a body",
+        "no chunk",
+        "two codings",
+        "in a chunk",
+        "before the last line",
+    ],
 )
 def test_a_reply_that_ends_before_its_framing_does_is_told_from_one_that_ends(
     reply: bytes, server: ScriptedServer
@@ -160,7 +202,9 @@ BLANKS = b"\r\n" * 100
 
 
 @pytest.mark.parametrize(
-    "stray", [b"garbage", b"HTTP/1.1 wrong\r\n\r\n", b"HTTP/1.1 200 "], ids=["words", "another reply", "half of one"]
+    "stray",
+    [b"garbage", b"HTTP/1.1 wrong\r\n\r\n", b"HTTP/1.1 200 "],
+    ids=["words", "another reply", "half of one"],
 )
 @pytest.mark.parametrize(
     "pieces",
@@ -195,9 +239,13 @@ def test_stray_bytes_do_not_cost_the_answer_they_follow(
     assert server.connections == 2
 
 
-@pytest.mark.parametrize("blanks", [BLANKS, b"\xef\xbb\xbf" + BLANKS], ids=["blank", "byte-order mark"])
+@pytest.mark.parametrize(
+    "blanks", [BLANKS, b"\xef\xbb\xbf" + BLANKS], ids=["blank", "byte-order mark"]
+)
 @pytest.mark.parametrize("gap_s", [0.0, 0.01], ids=["together", "apart"])
-def test_keep_alive_before_an_undeclared_stream(blanks: bytes, gap_s: float, server: ScriptedServer) -> None:
+def test_keep_alive_before_an_undeclared_stream(
+    blanks: bytes, gap_s: float, server: ScriptedServer
+) -> None:
     """A stream under another content type is known for one however many blank lines come before it."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
     server.script(Framed((head, blanks[:70], blanks[70:], STREAM), gap_s=gap_s, close=True))
@@ -205,7 +253,9 @@ def test_keep_alive_before_an_undeclared_stream(blanks: bytes, gap_s: float, ser
     assert failure is None and done.text == "yes"
 
 
-def test_a_server_that_dawdles_after_the_end_does_not_hold_the_answer_up(server: ScriptedServer) -> None:
+def test_a_server_that_dawdles_after_the_end_does_not_hold_the_answer_up(
+    server: ScriptedServer,
+) -> None:
     """The answer's time ends with its own end, and the call does not wait for a body that never closes."""
     size = b"Content-Length: %d\r\n\r\n" % (len(STREAM) + 5)
     server.script(Framed((HEAD + size + STREAM,), gap_s=FOREVER_S))
@@ -223,11 +273,16 @@ def test_an_idle_connection_is_closed_before_the_server_would(
     async def three(keepalive_s: float) -> list[bool]:
         monkeypatch.setattr(http_client, "KEEPALIVE_S", keepalive_s)
         before = server.closed_connections
-        done = await ask_in_turn(server.v1_url, 3, lambda n_asked: n_asked != 2 or server.closed_connections > before)
+        done = await ask_in_turn(
+            server.v1_url, 3, lambda n_asked: n_asked != 2 or server.closed_connections > before
+        )
         return [one.connect_ns is None for one in done]
 
     # A busy machine may let the shorter times pass between two calls that follow each other at once.
-    assert any(runner.run(three(keepalive_s)) == [False, True, False] for keepalive_s in growing_deadlines(0.1))
+    assert any(
+        runner.run(three(keepalive_s)) == [False, True, False]
+        for keepalive_s in growing_deadlines(0.1)
+    )
 
 
 def test_a_deadline_gives_the_connection_up(server: ScriptedServer, runner: asyncio.Runner) -> None:
@@ -251,7 +306,9 @@ def test_a_deadline_gives_the_connection_up(server: ScriptedServer, runner: asyn
     assert server.connections == 2
 
 
-def test_a_prompt_larger_than_the_socket_takes_arrives_whole(server: ScriptedServer, runner: asyncio.Runner) -> None:
+def test_a_prompt_larger_than_the_socket_takes_arrives_whole(
+    server: ScriptedServer, runner: asyncio.Runner
+) -> None:
     """Megabytes of prompt are sent as they are, and answered."""
     prompt = "long " * 1_000_000
 
@@ -264,7 +321,9 @@ def test_a_prompt_larger_than_the_socket_takes_arrives_whole(server: ScriptedSer
     assert server.calls[0].prompt == prompt
 
 
-def test_an_answer_that_comes_before_the_prompt_is_read_does_not_mix_two_prompts(runner: asyncio.Runner) -> None:
+def test_an_answer_that_comes_before_the_prompt_is_read_does_not_mix_two_prompts(
+    runner: asyncio.Runner,
+) -> None:
     """A connection on which a long prompt is still under way is not used for the next one."""
     reply = HEAD + b"Content-Length: %d\r\n\r\n" % len(STREAM) + STREAM
     beginnings: list[bytes] = []
@@ -293,7 +352,9 @@ def test_an_answer_that_comes_before_the_prompt_is_read_does_not_mix_two_prompts
         finished.set()
         answering.join()
     assert texts == ["yes", "yes"]
-    assert all(beginning.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n") for beginning in beginnings)
+    assert all(
+        beginning.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n") for beginning in beginnings
+    )
 
 
 def test_many_calls_at_once_are_all_read(server: ScriptedServer, runner: asyncio.Runner) -> None:
@@ -301,7 +362,9 @@ def test_many_calls_at_once_are_all_read(server: ScriptedServer, runner: asyncio
     server.reply_with(Text("one two three", first_delay_s=0.05))
 
     async def all_at_once() -> list[Reply]:
-        given = ProviderSettings(name="openai_chat", type="openai_chat", base_url=server.v1_url, concurrency=48)
+        given = ProviderSettings(
+            name="openai_chat", type="openai_chat", base_url=server.v1_url, concurrency=48
+        )
         async with create_provider(given) as provider:
             return list(await asyncio.gather(*(ask(provider) for _ in range(48))))
 
@@ -310,14 +373,20 @@ def test_many_calls_at_once_are_all_read(server: ScriptedServer, runner: asyncio
     assert all(one.ttft_ns is not None and 0.05e9 <= one.ttft_ns <= one.e2e_ns for one in done)
 
 
-def test_tls_is_spoken_where_the_address_says_so(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_is_spoken_where_the_address_says_so(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server with a certificate we trust is asked over TLS, and its connection used again."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(LOOPBACK)
     monkeypatch.setenv("SSL_CERT_FILE", str(LOOPBACK))
     with ScriptedServer(ssl_context=context) as server:
         done = runner.run(ask_in_turn(server.v1_url, 3))
-        assert [(one.text != "", one.connect_ns is None) for one in done] == [(True, False), (True, True), (True, True)]
+        assert [(one.text != "", one.connect_ns is None) for one in done] == [
+            (True, False),
+            (True, True),
+            (True, True),
+        ]
         assert server.connections == 1
 
 
@@ -340,15 +409,24 @@ def test_the_certificates_are_read_once() -> None:
     [
         (Text("through the proxy"), None),
         (RawBytes(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nnope"), "http_502"),
-        (RawBytes(b"HTTP/1.1 429 Slow Down\r\nContent-Length: 40\r\n\r\nwait", then="hang"), "http_429"),
+        (
+            RawBytes(b"HTTP/1.1 429 Slow Down\r\nContent-Length: 40\r\n\r\nwait", then="hang"),
+            "http_429",
+        ),
         (RawBytes(HEAD + b"Content-Length: 900\r\n\r\n" + STREAM[:90]), "stream_interrupted"),
-        (RawBytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZZ\r\n", then="hang"), "invalid_response"),
+        (
+            RawBytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZZ\r\n", then="hang"),
+            "invalid_response",
+        ),
         (RawBytes(b""), "connection_reset"),
     ],
     ids=["answer", "error", "stalled error", "cut", "garbage", "closed"],
 )
 def test_a_proxy_is_used_where_the_environment_names_one(
-    reply: scripted_server.Reply, failure_type: str | None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    reply: scripted_server.Reply,
+    failure_type: str | None,
+    server: ScriptedServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A call to another machine goes through HTTP_PROXY, timed from a connected socket, and fails by the same names."""
     monkeypatch.setenv("http_proxy", server.base_url)
@@ -419,7 +497,9 @@ def test_a_defect_in_reading_ends_the_call_and_not_the_loop(
                 await client.exchange(f"{client.base_url}/chat/completions", b"{}", Stumbling())
             timeline = Timeline()
             payload = b'{"model": "m", "stream": true}'
-            await client.exchange(f"{client.base_url}/chat/completions", payload, ChatReader(timeline, "m"))
+            await client.exchange(
+                f"{client.base_url}/chat/completions", payload, ChatReader(timeline, "m")
+            )
         return timeline.fold(time.perf_counter_ns()).text
 
     assert runner.run(two()) == "mine"

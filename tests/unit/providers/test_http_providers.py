@@ -31,7 +31,9 @@ def test_a_streamed_answer_is_whole_and_timed(kind: str, server: ScriptedServer)
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_an_answer_that_was_not_streamed_has_no_first_token(kind: str, server: ScriptedServer) -> None:
+def test_an_answer_that_was_not_streamed_has_no_first_token(
+    kind: str, server: ScriptedServer
+) -> None:
     """Without streaming the answer is whole and the first-token time is null, not the end of the call."""
     server.script(Text("whole", usage=(3, 1)))
     done, failure = attempt(kind, server.v1_url, stream=False)
@@ -41,7 +43,9 @@ def test_an_answer_that_was_not_streamed_has_no_first_token(kind: str, server: S
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_reasoning_is_kept_apart_and_counts_as_first_token(kind: str, server: ScriptedServer) -> None:
+def test_reasoning_is_kept_apart_and_counts_as_first_token(
+    kind: str, server: ScriptedServer
+) -> None:
     """A reasoning channel starts the first-token clock, not the first-answer clock, and is not the answer."""
     server.script(Text("42", reasoning="let me think", apart=True))
     done, failure = attempt(kind, server.v1_url)
@@ -66,7 +70,9 @@ def test_a_cut_by_the_token_limit_says_so(kind: str, server: ScriptedServer) -> 
         (Status(400), "error", "http_400", False),
         (Status(404, body=b"no such page"), "error", "http_404", False),
         (
-            Status(400, json={"error": {"type": "exceed_context_size_error", "message": "too long"}}),
+            Status(
+                400, json={"error": {"type": "exceed_context_size_error", "message": "too long"}}
+            ),
             "error",
             "context_length_exceeded",
             False,
@@ -76,13 +82,22 @@ def test_a_cut_by_the_token_limit_says_so(kind: str, server: ScriptedServer) -> 
     ids=lambda value: type(value).__name__ if not isinstance(value, str | bool) else str(value),
 )
 def test_what_goes_wrong_gets_its_name(
-    kind: str, reply: object, status: str, failure_type: str, retryable: bool, server: ScriptedServer
+    kind: str,
+    reply: object,
+    status: str,
+    failure_type: str,
+    retryable: bool,
+    server: ScriptedServer,
 ) -> None:
     """Each fault ends as its own status and failure type, and says whether trying again could help."""
     server.script(reply)  # type: ignore[arg-type]
     _, failure = attempt(kind, server.v1_url)
     assert failure is not None
-    assert (failure.status, failure.failure_type, failure.retryable) == (status, failure_type, retryable)
+    assert (failure.status, failure.failure_type, failure.retryable) == (
+        status,
+        failure_type,
+        retryable,
+    )
     assert len(server.calls) == 1
 
 
@@ -94,9 +109,13 @@ def test_what_goes_wrong_gets_its_name(
         "The model is overloaded, capacity unavailable",
     ],
 )
-def test_a_400_that_only_speaks_of_models_does_not_end_the_target(message: str, server: ScriptedServer) -> None:
+def test_a_400_that_only_speaks_of_models_does_not_end_the_target(
+    message: str, server: ScriptedServer
+) -> None:
     """A model is missing when the reply says so of the very model that was asked."""
-    server.script(Status(400, message=message), Status(400, message="model 'scripted-model' not found"))
+    server.script(
+        Status(400, message=message), Status(400, message="model 'scripted-model' not found")
+    )
     assert attempt("openai_chat", server.v1_url)[1].failure_type == "http_400"  # type: ignore[union-attr]
     assert attempt("openai_chat", server.v1_url)[1].failure_type == "model_not_found"  # type: ignore[union-attr]
 
@@ -110,7 +129,9 @@ def test_a_responses_stream_without_deltas_has_no_first_token(server: ScriptedSe
     assert failure is None and done.text == "whole" and done.ttft_ns is None
 
 
-def test_user_info_and_query_of_an_address_are_sent_as_they_should_be(server: ScriptedServer) -> None:
+def test_user_info_and_query_of_an_address_are_sent_as_they_should_be(
+    server: ScriptedServer,
+) -> None:
     """A login in the address becomes a Basic header unless there is a key; a query goes with every request."""
     address = server.v1_url.replace("http://", "http://me:p%40ss@") + "?tenant=7"
     done, failure = attempt("openai_chat", address)
@@ -128,7 +149,10 @@ def test_llama_cpp_tells_where_the_time_went(server: ScriptedServer) -> None:
         (b'{"prompt_ms": -1, "predicted_ms": "soon"}', None),
     ):
         first = b'data: {"choices": [{"delta": {"content": "yes"}}]}\n\n'
-        last = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}], "timings": %s}\n\n' % timings
+        last = (
+            b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}], "timings": %s}\n\n'
+            % timings
+        )
         server.script(SseBytes(first + last))
         done, failure = attempt("openai_chat", server.v1_url)
         assert failure is None and done.server_ns == told

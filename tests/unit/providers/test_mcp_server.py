@@ -32,7 +32,9 @@ class Client:
         self._stdin.flush()
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        self.send(json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode())
+        self.send(
+            json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
+        )
         reply: dict[str, Any] = json.loads(self._stdout.readline())
         assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
         return reply
@@ -49,7 +51,9 @@ def serving(folder: Path, world: dict[str, Any] | None) -> Iterator[Client]:
     file = folder / "serving.json"
     file.write_text(json.dumps({"tools": TOOLS, "world": world, "log_path": str(folder / "log")}))
     command = [sys.executable, "-m", "clawgauge.world.mcp", str(file)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         yield Client(process)
         assert process.stdin is not None and process.stderr is not None
         process.stdin.close()
@@ -80,14 +84,23 @@ def test_a_task_changes_its_world_and_nothing_else(tmp_path: Path) -> None:
         assert "from a model" in client.call("read", {"path": str(target)}, "t3")
     assert not target.exists()
     log = read_log(tmp_path / "log")
-    assert [(call.id, call.name) for call in log] == [("t1", "read"), ("t2", "write"), ("t3", "read")]
-    assert log[1].arguments == {"path": str(target), "content": "from a model"} and "first line" in log[0].answer
+    assert [(call.id, call.name) for call in log] == [
+        ("t1", "read"),
+        ("t2", "write"),
+        ("t3", "read"),
+    ]
+    assert (
+        log[1].arguments == {"path": str(target), "content": "from a model"}
+        and "first line" in log[0].answer
+    )
 
 
 def test_without_a_world_every_call_gets_the_same_neutral_line(tmp_path: Path) -> None:
     """A prompt of one turn learns nothing from its calls, and each is logged with its arguments."""
     with serving(tmp_path, None) as client:
-        assert {client.call("read", {"path": "/x"}), client.call("nope", ["odd"])} == {NEUTRAL_ANSWER.text}
+        assert {client.call("read", {"path": "/x"}), client.call("nope", ["odd"])} == {
+            NEUTRAL_ANSWER.text
+        }
     assert [(call.name, call.arguments) for call in read_log(tmp_path / "log")] == [
         ("read", {"path": "/x"}),
         ("nope", ["odd"]),
@@ -107,7 +120,17 @@ def test_without_a_world_every_call_gets_the_same_neutral_line(tmp_path: Path) -
         b"[" * 100_000,
         b'{"\\ud800": 1}',
     ],
-    ids=["empty", "words", "array", "number", "bytes", "no method", "odd method", "deep", "surrogate"],
+    ids=[
+        "empty",
+        "words",
+        "array",
+        "number",
+        "bytes",
+        "no method",
+        "odd method",
+        "deep",
+        "surrogate",
+    ],
 )
 def test_a_line_that_is_no_request_is_passed_over(tmp_path: Path, line: bytes) -> None:
     """Whatever is sent, the next request is answered."""
@@ -117,9 +140,12 @@ def test_a_line_that_is_no_request_is_passed_over(tmp_path: Path, line: bytes) -
 
 
 @pytest.mark.parametrize(
-    "params", [{}, {"name": None}, {"name": "read"}, {"name": "read", "arguments": "x"}, {"_meta": 7}]
+    "params",
+    [{}, {"name": None}, {"name": "read"}, {"name": "read", "arguments": "x"}, {"_meta": 7}],
 )
-def test_a_call_that_is_wrong_is_answered_and_logged(tmp_path: Path, params: dict[str, Any]) -> None:
+def test_a_call_that_is_wrong_is_answered_and_logged(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
     """A call without a name, arguments or sense gets an error as its answer; the server goes on."""
     with serving(tmp_path, WORLD) as client:
         assert client.ask("tools/call", **params)["result"]["isError"] is True

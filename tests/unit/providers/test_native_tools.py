@@ -23,7 +23,11 @@ WEATHER: dict[str, Any] = {
     "function": {
         "name": "get_weather",
         "description": "Get the weather for a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
     },
 }
 
@@ -32,7 +36,9 @@ def recorded(name: str) -> tuple[str, bytes]:
     """The content type and the body of a recorded reply."""
     raw = (RECORDINGS / f"{name}.txt").read_bytes()
     head, _, body = raw.partition(b"HTTP/1.1 200 OK\r\n")[2].partition(b"\r\n\r\n")
-    kind = next(line.split(b": ")[1] for line in head.split(b"\r\n") if line.startswith(b"Content-Type"))
+    kind = next(
+        line.split(b": ")[1] for line in head.split(b"\r\n") if line.startswith(b"Content-Type")
+    )
     return kind.decode(), body.rpartition(b"\n### http=")[0]
 
 
@@ -56,10 +62,25 @@ def recorded(name: str) -> tuple[str, bytes]:
         (Text("", tool_calls=[("f",)]), "", [("f", {}, True)]),
         (Text("", tool_calls=[("Get_Weather", "{}")]), "", [("get_weather", {}, True)]),
     ],
-    ids=["one", "fragments", "call and text", "parallel", "malformed", "array", "NaN", "no arguments", "capitals"],
+    ids=[
+        "one",
+        "fragments",
+        "call and text",
+        "parallel",
+        "malformed",
+        "array",
+        "NaN",
+        "no arguments",
+        "capitals",
+    ],
 )
 def test_every_shape_of_call(
-    kind: str, dialect: Any, stream: bool, reply: Text, text: str, calls: list[tuple[str, Any, bool]]
+    kind: str,
+    dialect: Any,
+    stream: bool,
+    reply: Text,
+    text: str,
+    calls: list[tuple[str, Any, bool]],
 ) -> None:
     """Fragments become whole calls, parallel ones stay apart, and arguments that do not parse are kept as they came."""
     with ScriptedServer(dialect=dialect) as server:
@@ -68,7 +89,9 @@ def test_every_shape_of_call(
     assert failure is None
     assert done.text == text
     assert [(call.name, call.arguments, call.valid) for call in done.native_calls] == calls
-    assert done.finish_reason == "tool_calls" and {call.channel for call in done.native_calls} == {"native"}
+    assert done.finish_reason == "tool_calls" and {call.channel for call in done.native_calls} == {
+        "native"
+    }
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
@@ -102,8 +125,16 @@ def test_a_response_format_is_sent_in_the_words_of_each_protocol(server: Scripte
         attempt(kind, server.v1_url, response_format={"type": "json_object"})
         attempt(kind, server.v1_url)
     sent = [call.json.get("response_format", call.json.get("text")) for call in server.calls]
-    assert sent[:3] == [{"type": "json_schema", "json_schema": schema}, {"type": "json_object"}, None]
-    assert sent[3:] == [{"format": {"type": "json_schema", **schema}}, {"format": {"type": "json_object"}}, None]
+    assert sent[:3] == [
+        {"type": "json_schema", "json_schema": schema},
+        {"type": "json_object"},
+        None,
+    ]
+    assert sent[3:] == [
+        {"format": {"type": "json_schema", **schema}},
+        {"format": {"type": "json_object"}},
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -111,13 +142,19 @@ def test_a_response_format_is_sent_in_the_words_of_each_protocol(server: Scripte
     [
         ("required", "required"),
         ("auto", "auto"),
-        ({"type": "function", "function": {"name": "get_weather"}}, {"type": "function", "name": "get_weather"}),
+        (
+            {"type": "function", "function": {"name": "get_weather"}},
+            {"type": "function", "name": "get_weather"},
+        ),
     ],
     ids=["required", "auto", "named"],
 )
 def test_responses_is_sent_flat_tools(choice: Any, sent: Any, server: ScriptedServer) -> None:
     """A function's fields stand beside its type, a named choice too, and strictness is as in chat unless asked for."""
-    strict = {"type": "function", "function": {**WEATHER["function"], "name": "exactly", "strict": True}}
+    strict = {
+        "type": "function",
+        "function": {**WEATHER["function"], "name": "exactly", "strict": True},
+    }
     attempt("openai_responses", server.v1_url, tools=[WEATHER, strict], tool_choice=choice)
     body = server.calls[0].json
     assert body["tools"][0] == {"type": "function", "strict": False, **WEATHER["function"]}
@@ -143,15 +180,24 @@ def test_a_recorded_call_of_a_real_model(kind: str, name: str, server: ScriptedS
     server.script(RawBytes(head.encode() + body))
     done, failure = attempt(kind, server.v1_url, stream=streamed, tools=[WEATHER])
     assert failure is None
-    assert [(c.name, c.arguments, c.valid) for c in done.native_calls] == [("get_weather", {"city": "Paris"}, True)]
+    assert [(c.name, c.arguments, c.valid) for c in done.native_calls] == [
+        ("get_weather", {"city": "Paris"}, True)
+    ]
     assert (done.text, done.finish_reason, done.output_tokens) == ("", "tool_calls", 46)
     assert (done.ttft_ns is not None) == streamed
 
 
-ITEM = {"id": "fc_1", "call_id": "call_1", "type": "function_call", "name": "f", "arguments": '{"a": 1}'}
+ITEM = {
+    "id": "fc_1",
+    "call_id": "call_1",
+    "type": "function_call",
+    "name": "f",
+    "arguments": '{"a": 1}',
+}
 COMPLETED = {"type": "response.completed", "response": {"status": "completed", "output": [ITEM]}}
 DELTAS = [
-    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": piece} for piece in ('{"a"', ": 1}")
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": piece}
+    for piece in ('{"a"', ": 1}")
 ]
 
 
@@ -159,7 +205,11 @@ def added(arguments: Any, **other: Any) -> dict[str, Any]:
     return {"type": "response.output_item.added", "item": {**ITEM, "arguments": arguments, **other}}
 
 
-ARGUMENTS_DONE = {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": '{"a": 1}'}
+ARGUMENTS_DONE = {
+    "type": "response.function_call_arguments.done",
+    "item_id": "fc_1",
+    "arguments": '{"a": 1}',
+}
 ITEM_DONE = {"type": "response.output_item.done", "item": ITEM}
 EMPTY_END = {"type": "response.completed", "response": {"status": "completed", "output": []}}
 
@@ -183,7 +233,12 @@ EMPTY_END = {"type": "response.completed", "response": {"status": "completed", "
         [*DELTAS, ITEM_DONE, COMPLETED],
         [ITEM_DONE, COMPLETED],
         [COMPLETED],
-        [added("", id=None), {**DELTAS[0], "item_id": None}, {**DELTAS[1], "item_id": None}, EMPTY_END],
+        [
+            added("", id=None),
+            {**DELTAS[0], "item_id": None},
+            {**DELTAS[1], "item_id": None},
+            EMPTY_END,
+        ],
         [added("", id="other"), *({**delta, "item_id": "call_1"} for delta in DELTAS), COMPLETED],
         [
             added("", id="x", call_id="y"),
@@ -195,7 +250,9 @@ EMPTY_END = {"type": "response.completed", "response": {"status": "completed", "
         [added(""), {**ARGUMENTS_DONE, "arguments": {"a": 1}}, EMPTY_END],
     ],
 )
-def test_a_call_of_a_responses_stream_is_told_once(events: list[dict[str, Any]], server: ScriptedServer) -> None:
+def test_a_call_of_a_responses_stream_is_told_once(
+    events: list[dict[str, Any]], server: ScriptedServer
+) -> None:
     """However often a server repeats the arguments, in whatever order, the call has them once: what is whole counts."""
     server.script(SseBytes(b"".join(data_event(event) for event in events)))
     done, failure = attempt("openai_responses", server.v1_url, tools=[WEATHER])
@@ -217,20 +274,30 @@ def test_two_calls_without_ids_are_two(server: ScriptedServer) -> None:
     ]
     server.script(SseBytes(b"".join(data_event(event) for event in [*events, EMPTY_END])))
     done, failure = attempt("openai_responses", server.v1_url, tools=[WEATHER])
-    assert failure is None and [call.arguments for call in done.native_calls] == [{"n": 1}, {"n": 2}]
+    assert failure is None and [call.arguments for call in done.native_calls] == [
+        {"n": 1},
+        {"n": 2},
+    ]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_two_calls_with_one_id_that_come_only_at_the_end_are_two(stream: bool, server: ScriptedServer) -> None:
+def test_two_calls_with_one_id_that_come_only_at_the_end_are_two(
+    stream: bool, server: ScriptedServer
+) -> None:
     """A server that gives every call the same id and sends no deltas loses none of them, streamed or whole."""
     output = [{**ITEM, "arguments": f'{{"n": {n}}}'} for n in (1, 2)]
     response = {"status": "completed", "output": output}
     body = msgspec.json.encode(response)
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
     end = data_event({"type": "response.completed", "response": response})
     server.script(SseBytes(end) if stream else RawBytes(head + body))
     done, failure = attempt("openai_responses", server.v1_url, stream=stream, tools=[WEATHER])
-    assert failure is None and [call.arguments for call in done.native_calls] == [{"n": 1}, {"n": 2}]
+    assert failure is None and [call.arguments for call in done.native_calls] == [
+        {"n": 1},
+        {"n": 2},
+    ]
 
 
 def message(item_id: str | None, text: str, kind: str = "output_text") -> dict[str, Any]:
@@ -250,23 +317,37 @@ def message(item_id: str | None, text: str, kind: str = "output_text") -> dict[s
     ],
 )
 def test_a_message_of_a_responses_stream_is_told_once(
-    deltas: list[tuple[str | None, str]], output: list[dict[str, Any]], text: str, server: ScriptedServer
+    deltas: list[tuple[str | None, str]],
+    output: list[dict[str, Any]],
+    text: str,
+    server: ScriptedServer,
 ) -> None:
     """What deltas told is not told again at the end; a message they left out is not lost."""
-    events = [{"type": "response.output_text.delta", "item_id": i, "delta": piece} for i, piece in deltas]
-    events += [{"type": "response.output_text.done", "item_id": i, "text": piece} for i, piece in deltas]
-    events.append({"type": "response.completed", "response": {"status": "completed", "output": output}})
+    events = [
+        {"type": "response.output_text.delta", "item_id": i, "delta": piece} for i, piece in deltas
+    ]
+    events += [
+        {"type": "response.output_text.done", "item_id": i, "text": piece} for i, piece in deltas
+    ]
+    events.append(
+        {"type": "response.completed", "response": {"status": "completed", "output": output}}
+    )
     server.script(SseBytes(b"".join(data_event(event) for event in events)))
     done, failure = attempt("openai_responses", server.v1_url)
     assert failure is None and done.text == text
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_refusal_of_a_responses_stream_is_told_once(streamed: bool, server: ScriptedServer) -> None:
+def test_a_refusal_of_a_responses_stream_is_told_once(
+    streamed: bool, server: ScriptedServer
+) -> None:
     """The words of a refusal come in deltas, when done and at the end, and are kept once."""
     delta = {"type": "response.refusal.delta", "item_id": "m", "delta": "I will not"}
     over = {"type": "response.refusal.done", "item_id": "m", "refusal": "I will not"}
-    end = {"type": "response.completed", "response": {"output": [message("m", "I will not", "refusal")]}}
+    end = {
+        "type": "response.completed",
+        "response": {"output": [message("m", "I will not", "refusal")]},
+    }
     events = [delta, over, end] if streamed else [end]
     server.script(SseBytes(b"".join(data_event(event) for event in events)))
     done, failure = attempt("openai_responses", server.v1_url)
@@ -274,7 +355,9 @@ def test_a_refusal_of_a_responses_stream_is_told_once(streamed: bool, server: Sc
 
 
 def fragment(name: str | None = None, arguments: Any = None, **other: Any) -> dict[str, Any]:
-    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    function = {
+        key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None
+    }
     return {**other, "function": function}
 
 
@@ -324,16 +407,19 @@ def test_calls_of_a_chat_stream_are_told_apart(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", PROTOCOLS)
-def test_a_count_of_tokens_is_one_or_nothing(kind: str, said: str, kept: int | None, server: ScriptedServer) -> None:
+def test_a_count_of_tokens_is_one_or_nothing(
+    kind: str, said: str, kept: int | None, server: ScriptedServer
+) -> None:
     """Whole, not negative, not absurd; what else a server sends is left out with one warning."""
     if kind == "openai_chat":
-        chunk = (
-            b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":%b}}'
-        )
+        chunk = b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":%b}}'
         stream = b"data: " + chunk % said.encode() + b"\n\n"
         stream = stream * 50 + b"data: [DONE]\n\n"
     else:
-        stream = b'data: {"type":"response.completed","response":{"usage":{"output_tokens":%b}}}\n\n' % said.encode()
+        stream = (
+            b'data: {"type":"response.completed","response":{"usage":{"output_tokens":%b}}}\n\n'
+            % said.encode()
+        )
     server.script(SseBytes(stream))
     done, failure = attempt(kind, server.v1_url)
     assert failure is None and done.output_tokens == kept

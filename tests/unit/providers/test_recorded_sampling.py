@@ -31,12 +31,28 @@ ASKED = Message(role="user", content="Look.")
 NOTHING = {"type": "noop"}
 PROMPTS = [
     Prompt(id="plain", name="plain", prompt="plain", suite="s", validator=NOTHING),
-    Prompt(id="own", name="own", prompt="own", suite="s", validator=NOTHING, temperature=0.3, max_tokens=77),
+    Prompt(
+        id="own",
+        name="own",
+        prompt="own",
+        suite="s",
+        validator=NOTHING,
+        temperature=0.3,
+        max_tokens=77,
+    ),
     Prompt(id="tools", name="tools", prompt="tools", suite="s", validator=NOTHING, tools=[TOOL]),
-    Prompt(id="later", name="later", prompt="later", suite="s", validator=NOTHING, messages=[ASKED]),
+    Prompt(
+        id="later", name="later", prompt="later", suite="s", validator=NOTHING, messages=[ASKED]
+    ),
 ]
 FORCED = Prompt(
-    id="forced", name="forced", prompt="forced", suite="s", validator=NOTHING, tools=[TOOL], tool_choice="required"
+    id="forced",
+    name="forced",
+    prompt="forced",
+    suite="s",
+    validator=NOTHING,
+    tools=[TOOL],
+    tool_choice="required",
 )
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -47,7 +63,11 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def flat(body: Mapping[str, Any], max_tokens: str) -> dict[str, Any]:
-    return {"temperature": body.get("temperature"), "max_tokens": body.get(max_tokens), "seed": body.get("seed")}
+    return {
+        "temperature": body.get("temperature"),
+        "max_tokens": body.get(max_tokens),
+        "seed": body.get("seed"),
+    }
 
 
 READ: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
@@ -88,11 +108,17 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def make_provider(kind: str, server: ScriptedServer, extra: dict[str, Any]) -> Provider:
-    settings = ProviderSettings(kind, kind, server.v1_url, extra={"extra_body": extra} if extra else {})
-    return BuiltInModel(settings, server.base_url) if kind == "embedded" else create_provider(settings)
+    settings = ProviderSettings(
+        kind, kind, server.v1_url, extra={"extra_body": extra} if extra else {}
+    )
+    return (
+        BuiltInModel(settings, server.base_url) if kind == "embedded" else create_provider(settings)
+    )
 
 
-def ask(folder: Path, provider: Provider, prompts: list[Prompt], level: str | None, **options: Any) -> dict[str, Any]:
+def ask(
+    folder: Path, provider: Provider, prompts: list[Prompt], level: str | None, **options: Any
+) -> dict[str, Any]:
     """Ask every prompt once; config.json as it is on disk."""
     target = Target(provider.name, MODEL, level)
     plan = plan_of(prompts, given={provider.name: provider}, targets=[target], **options)
@@ -119,7 +145,9 @@ def recorded(config: dict[str, Any], prompt_id: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("extra", slow_rest([True, False], every=2), ids=["extra_body", ""])
 @pytest.mark.parametrize("kind", list(READ))
-def test_the_recorded_sampling_is_the_sent_one(tmp_path: Path, server: ScriptedServer, kind: str, extra: bool) -> None:
+def test_the_recorded_sampling_is_the_sent_one(
+    tmp_path: Path, server: ScriptedServer, kind: str, extra: bool
+) -> None:
     """For each level and set of options: temperature, token limit and seed, and nothing where nothing was sent."""
     for level in LEVELS:
         for options in OPTIONS:
@@ -133,7 +161,9 @@ def test_the_recorded_sampling_is_the_sent_one(tmp_path: Path, server: ScriptedS
                 assert recorded(config, prompt.id) == sent, f"{level} {options} {prompt.id}"
 
 
-def test_a_limit_by_its_newer_name_is_sent_alone_and_recorded(tmp_path: Path, server: ScriptedServer) -> None:
+def test_a_limit_by_its_newer_name_is_sent_alone_and_recorded(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
     """OpenAI refuses a request with both names of the limit."""
     provider = make_provider("openai_chat", server, {"max_completion_tokens": 50})
     config = ask(tmp_path, provider, PROMPTS[:1], None, max_tokens=1024)
@@ -163,10 +193,16 @@ def test_the_claude_program_is_given_the_recorded_limit(
     variable = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
     fake = install_fake_claude(tmp_path / "bin", answer="yes", env_values=[variable])
     environ = {"PATH": str(tmp_path / "bin"), "ANTHROPIC_API_KEY": "sk-not-a-key"}
-    provider = create_provider(ProviderSettings("claude_code_cli", "claude_code_cli", environ=environ))
+    provider = create_provider(
+        ProviderSettings("claude_code_cli", "claude_code_cli", environ=environ)
+    )
     config = ask(tmp_path, provider, PROMPTS[:2], level, **options)
     calls = [call for call in fake.calls if call.kind == "call"]
     assert [call.stdin for call in calls] == ["plain", "own"]
     for call in calls:
         limit = int(call.env[variable])
-        assert recorded(config, call.stdin) == {"temperature": None, "max_tokens": limit, "seed": None}
+        assert recorded(config, call.stdin) == {
+            "temperature": None,
+            "max_tokens": limit,
+            "seed": None,
+        }

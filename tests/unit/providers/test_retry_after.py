@@ -51,7 +51,9 @@ def test_no_header_can_break_it(value: str, name: str) -> None:
 
 @given(
     st.integers(-(10**8), 10**8),
-    st.sampled_from(["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"]),
+    st.sampled_from(
+        ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"]
+    ),
 )
 def test_dates_are_waited_for(ahead_s: int, form: str) -> None:
     """A date in any of HTTP's three forms is that far away, to the second, and 0 once it has passed."""

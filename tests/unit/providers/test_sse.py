@@ -28,7 +28,10 @@ WHATWG = {
     ),
     "empty data": (b"data\n\ndata\ndata\n\ndata:", [(b"", b""), (b"", b"\n")]),
     "space or none": (b"data:test\n\ndata: test\n\n", [(b"", b"test"), (b"", b"test")]),
-    "named": (b"event: add\ndata: 73\n\nevent: remove\ndata: 215\n\n", [(b"add", b"73"), (b"remove", b"215")]),
+    "named": (
+        b"event: add\ndata: 73\n\nevent: remove\ndata: 215\n\n",
+        [(b"add", b"73"), (b"remove", b"215")],
+    ),
     "name without data": (b"event: add\n\ndata: x\n\n", [(b"", b"x")]),
     "name taken back": (b"event: add\nevent\ndata: x\n\n", [(b"", b"x")]),
     "last name wins": (b"event: a\nevent: b\ndata: x\n\n", [(b"b", b"x")]),
@@ -39,7 +42,10 @@ WHATWG = {
     "case matters": (b"Data: x\nDATA: y\ndata: z\n\n", [(b"", b"z")]),
     "colon in data": (b"data:a:b\n\n", [(b"", b"a:b")]),
     "nul in data": (b"data:\x00\n\n", [(b"", b"\x00")]),
-    "mixed line ends": (b"data:1\r\ndata:2\rdata:3\n\r\ndata:4\r\r", [(b"", b"1\n2\n3"), (b"", b"4")]),
+    "mixed line ends": (
+        b"data:1\r\ndata:2\rdata:3\n\r\ndata:4\r\r",
+        [(b"", b"1\n2\n3"), (b"", b"4")],
+    ),
     "one mark at the start": (b"\xef\xbb\xbfdata:1\n\n", [(b"", b"1")]),
     "two marks at the start": (b"\xef\xbb\xbf\xef\xbb\xbfdata:1\n\ndata:2\n\n", [(b"", b"2")]),
     "retry": (b"retry: 3000\ndata:x\n\nretry:abc\n\n", [(b"", b"x")]),
@@ -63,7 +69,13 @@ def test_any_bytes_under_any_chunking(stream: bytes, data: st.DataObject) -> Non
     assert decode(chunks) == decode([stream])
 
 
-@given(st.lists(st.sampled_from([b"data", b":", b" ", b"\r", b"\n", b"event", b"\xef\xbb\xbf", b"x", b"\r\n", b"id"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"data", b":", b" ", b"\r", b"\n", b"event", b"\xef\xbb\xbf", b"x", b"\r\n", b"id"]
+        )
+    )
+)
 def test_any_tokens_under_any_chunking(tokens: list[bytes]) -> None:
     """The words of the grammar in any order decode the same token by token, byte by byte and whole."""
     stream = b"".join(tokens)
@@ -73,7 +85,11 @@ def test_any_tokens_under_any_chunking(tokens: list[bytes]) -> None:
 
 
 @given(
-    st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n\0", codec="utf-8")), min_size=1, max_size=5),
+    st.lists(
+        st.text(alphabet=st.characters(exclude_characters="\r\n\0", codec="utf-8")),
+        min_size=1,
+        max_size=5,
+    ),
     st.sampled_from([b"\n", b"\r\n", b"\r"]),
     st.data(),
 )
@@ -124,5 +140,7 @@ def test_a_long_line_in_many_chunks_costs_its_length() -> None:
 def test_many_events_are_not_one_large_one() -> None:
     """The cap is for a single event: any number of small ones may follow each other, of one line or of several."""
     decoder = SseDecoder(line_cap=1000)
-    n_events = sum(len(decoder.feed(b"data: 12345\ndata: 67890\n\ndata: 1\ndata: 2")) for _ in range(300))
+    n_events = sum(
+        len(decoder.feed(b"data: 12345\ndata: 67890\n\ndata: 1\ndata: 2")) for _ in range(300)
+    )
     assert n_events == 300

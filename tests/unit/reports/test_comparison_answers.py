@@ -11,7 +11,10 @@ from clawgauge.reports.terminal import side_by_side
 
 def test_lines_stand_beside_each_other() -> None:
     """Line by line, the shorter side padded."""
-    assert side_by_side("one\ntwo", "1", 43).splitlines() == ["one" + " " * 17 + " │ 1", "two" + " " * 17 + " │"]
+    assert side_by_side("one\ntwo", "1", 43).splitlines() == [
+        "one" + " " * 17 + " │ 1",
+        "two" + " " * 17 + " │",
+    ]
 
 
 @given(st.text(max_size=300), st.text(max_size=300), st.integers(43, 160))

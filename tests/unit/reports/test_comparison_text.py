@@ -26,11 +26,16 @@ def wide(tmp_path: Path) -> Comparison:
 
     def write(name: str, factor: float, n_passed: int) -> Path:
         times = {"ttft_ms": round(9_000 * factor), "output_tokens": round(20_000 * factor)}
-        lines = [record(i, n < n_passed, e2e_ms=round((50_000 + 97 * n) * factor), **times) for n, i in enumerate(IDS)]
+        lines = [
+            record(i, n < n_passed, e2e_ms=round((50_000 + 97 * n) * factor), **times)
+            for n, i in enumerate(IDS)
+        ]
         return write_run(tmp_path / name, lines, config=PLAN)
 
     moods = (0.99, 1.0, 1.01)
-    sides = [[write(f"{side}{mood}", mood * factor, n) for mood in moods] for side, factor, n in SIDES]
+    sides = [
+        [write(f"{side}{mood}", mood * factor, n) for mood in moods] for side, factor, n in SIDES
+    ]
     return compare_runs(*sides, Wishes())
 
 
@@ -47,27 +52,42 @@ def test_the_table_fits_a_narrow_terminal(wide: Comparison, width: int) -> None:
 
 def test_the_table_stays_in_one_line_a_figure_where_there_is_room(wide: Comparison) -> None:
     """A wide terminal has each figure with its interval in one line."""
-    (line,) = [line for line in as_text(describe_comparison(wide), 140).splitlines() if "latency " in line]
+    (line,) = [
+        line for line in as_text(describe_comparison(wide), 140).splitlines() if "latency " in line
+    ]
     assert "120 pairs" in line and "[" in line and "+200%" in line
 
 
-def test_the_change_of_the_pairs_stands_beside_no_medians_that_could_belie_it(tmp_path: Path) -> None:
+def test_the_change_of_the_pairs_stands_beside_no_medians_that_could_belie_it(
+    tmp_path: Path,
+) -> None:
     """Two prompts of three fall while the medians of both sides rise: one change is shown, and what it is is said."""
     plan = config([prompt(i) for i in IDS[:3]])
     sides = [(100, 200, 300), (90, 280, 210)]
     folders = [
-        write_run(tmp_path / name, [record(i, e2e_ms=ms) for i, ms in zip(IDS, times, strict=False)], config=plan)
+        write_run(
+            tmp_path / name,
+            [record(i, e2e_ms=ms) for i, ms in zip(IDS, times, strict=False)],
+            config=plan,
+        )
         for name, times in zip("ab", sides, strict=True)
     ]
     shown = as_text(describe_comparison(compare_runs(*folders, Wishes())), 120)
     (line,) = [line for line in shown.splitlines() if "3 pairs" in line and "latency" in line]
-    assert "-10%" in line and "ms" not in line and shown.count("prompt by prompt, the median of B against A") == 1
+    assert (
+        "-10%" in line
+        and "ms" not in line
+        and shown.count("prompt by prompt, the median of B against A") == 1
+    )
 
 
 @pytest.mark.parametrize(
-    "lost", [{"failure_type": "http_500"}, {"availability_status": "ok", "failure_type": "empty_response"}]
+    "lost",
+    [{"failure_type": "http_500"}, {"availability_status": "ok", "failure_type": "empty_response"}],
 )
-@pytest.mark.parametrize(("n_a", "n_b", "marked"), [(72, 72, False), (72, 71, True), (71, 72, True)])
+@pytest.mark.parametrize(
+    ("n_a", "n_b", "marked"), [(72, 72, False), (72, 71, True), (71, 72, True)]
+)
 def test_a_tail_from_few_calls_is_marked(
     tmp_path: Path, n_a: int, n_b: int, marked: bool, lost: dict[str, Any]
 ) -> None:
@@ -85,21 +105,29 @@ def test_a_tail_from_few_calls_is_marked(
     assert ("indicative only: p95 under 72 calls" in shown) is marked
 
 
-def compare_shares(tmp_path: Path, passes_a: Sequence[bool], passes_b: Sequence[bool]) -> Comparison:
+def compare_shares(
+    tmp_path: Path, passes_a: Sequence[bool], passes_b: Sequence[bool]
+) -> Comparison:
     """Two runs of plain prompts and as many tasks, with these verdicts each."""
     n = len(passes_a)
-    tasks = [prompt(f"W{k}", "tasks", validator={"type": "world_state", "expect": []}) for k in range(n)]
+    tasks = [
+        prompt(f"W{k}", "tasks", validator={"type": "world_state", "expect": []}) for k in range(n)
+    ]
     plan = config([*(prompt(f"P{k}") for k in range(n)), *tasks])
     folders = []
     for name, passes in (("a", passes_a), ("b", passes_b)):
         lines = [record(f"P{k}") for k in range(n)]
-        lines += [record(f"W{k}", passed, suite="tasks", turns=3) for k, passed in enumerate(passes)]
+        lines += [
+            record(f"W{k}", passed, suite="tasks", turns=3) for k, passed in enumerate(passes)
+        ]
         folders.append(write_run(tmp_path / name, lines, config=plan))
     return compare_runs(*folders, Wishes())
 
 
 @pytest.mark.parametrize(
-    ("lost", "n"), [(2, 6), (4, 12), (5, 15)], ids=["a third of 6", "a third of 12", "a third of 15"]
+    ("lost", "n"),
+    [(2, 6), (4, 12), (5, 15)],
+    ids=["a third of 6", "a third of 12", "a third of 15"],
 )
 def test_a_drop_of_a_third_is_never_called_no_change(tmp_path: Path, lost: int, n: int) -> None:
     """Too few prompts to be sure of it: `cannot tell`, in the row, in the headline and in the sentence."""
@@ -108,7 +136,11 @@ def test_a_drop_of_a_third_is_never_called_no_change(tmp_path: Path, lost: int, 
     b = write_run(tmp_path / "b", [record(f"P{k}", k >= lost) for k in range(n)], config=plan)
     found = compare_runs(a, b, Wishes())
     shown = as_text(describe_comparison(found), 160)
-    (row,) = [line for line in shown.splitlines() if "-33 points" in line and line.strip().startswith("passed ")]
+    (row,) = [
+        line
+        for line in shown.splitlines()
+        if "-33 points" in line and line.strip().startswith("passed ")
+    ]
     assert "cannot tell" in row and "no change seen" not in row
     assert "passed: cannot tell" in shown and "passed: no change seen" not in shown
     assert "Whether the pass rate changed cannot be told" in shown

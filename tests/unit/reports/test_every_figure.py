@@ -13,7 +13,16 @@ import msgspec
 import pytest
 
 from clawgauge.compare.findings import METRICS
-from clawgauge.figures import LOAD_FIGURES, MODEL_FIGURES, Amount, Percentile, Rate, Value, models, read_figure
+from clawgauge.figures import (
+    LOAD_FIGURES,
+    MODEL_FIGURES,
+    Amount,
+    Percentile,
+    Rate,
+    Value,
+    models,
+    read_figure,
+)
 from clawgauge.records import GroupSummary, RunSummary, Target
 from clawgauge.records.summary import CallBalance, CostSummary, RateWithInterval, TaskSummary
 from clawgauge.reports import answer, capacity, summary
@@ -33,7 +42,12 @@ from support.written_runs import config, write_run
 from .test_figures_agree import do
 
 # Fit whatever it did: its reasons name every figure that is weighed.
-JOBS = {"all of it": {"weighs": {"latency": 1.0, "tools": 1.0, "passes": 1.0, "first_token": 1.0}, "needs": []}}
+JOBS = {
+    "all of it": {
+        "weighs": {"latency": 1.0, "tools": 1.0, "passes": 1.0, "first_token": 1.0},
+        "needs": [],
+    }
+}
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
@@ -65,11 +79,16 @@ def is_shown(value: Value, text: str) -> bool:
         return f"{value.k}/{value.n}" in text.replace(",", "")
     if isinstance(value, Percentile) and value.is_beyond:
         return text == f"> {value.value / 1000:.{0 if value.value >= 10_000 else 1}f} s"
-    shown = re.match(r"(?P<number>[\d.,]+) ?(?P<unit>s|ms|min|k?J|GiB|MiB|%)?", text.removeprefix("$").replace("<", ""))
+    shown = re.match(
+        r"(?P<number>[\d.,]+) ?(?P<unit>s|ms|min|k?J|GiB|MiB|%)?",
+        text.removeprefix("$").replace("<", ""),
+    )
     if shown is None:
         return False
     number = shown["number"].replace(",", "").rstrip(".")
-    factor = {"s": 1000.0, "kJ": 1000.0, "MiB": 2.0**20, "GiB": 2.0**30, "%": 0.01}.get(shown["unit"] or "", 1.0)
+    factor = {"s": 1000.0, "kJ": 1000.0, "MiB": 2.0**20, "GiB": 2.0**30, "%": 0.01}.get(
+        shown["unit"] or "", 1.0
+    )
     digits = len(number.partition(".")[2])
     return abs(float(number) * factor - value.value) <= 0.500001 * 10**-digits * factor
 
@@ -109,10 +128,22 @@ def test_compare_gate_and_history_hold_the_same_value(place: Path) -> None:
         is_indicative = isinstance(value, Percentile) and value.is_indicative
         assert figure["beyond"] == (["a", "b"] if is_beyond else []), figure
         assert figure["indicative"] == (["a", "b"] if is_indicative else []), figure
-    judged = ("objective_pass_rate", "tool_use_rate", "p50_ms", "p95_ms", "ttft_p50_ms", "output_tps_p50", "n_ok")
+    judged = (
+        "objective_pass_rate",
+        "tool_use_rate",
+        "p50_ms",
+        "p95_ms",
+        "ttft_p50_ms",
+        "output_tps_p50",
+        "n_ok",
+    )
     words = [word for name in judged for word in ("--fail-on", f"{name}>1e12")]
-    for rule in json.loads(clawgauge(place, "compare", "one", "two", "--json", *words).stdout)["rules"]:
-        assert rule["a"] == pytest.approx(read_figure(rule["rule"].partition(">")[0], model).value), rule
+    for rule in json.loads(clawgauge(place, "compare", "one", "two", "--json", *words).stdout)[
+        "rules"
+    ]:
+        assert rule["a"] == pytest.approx(
+            read_figure(rule["rule"].partition(">")[0], model).value
+        ), rule
     (trend,) = json.loads(do(place, "history", "--json").stdout)["trends"]
     point = trend["latest"]
     assert point["pass_rate"] == read_figure("objective_pass_rate", model).value
@@ -126,12 +157,16 @@ def test_jobs_and_route_name_the_same_figures(place: Path) -> None:
     """The reason of a job that is weighed by them; and the table of a routing decision."""
     model = read_model(place)
     cells = model_figures(model)["cells"]
-    jobs = {job["job"]: job for job in json.loads(do(place, "show", "one", "--json").stdout)["jobs"]}
+    jobs = {
+        job["job"]: job for job in json.loads(do(place, "show", "one", "--json").stdout)["jobs"]
+    }
     why = jobs["all of it"]["ranking"][0]["why"]
     p95 = cells["p95_ms"]["text"].removesuffix("†")
     if cells["p95_ms"]["beyond"]:
         p95 = "over 2 min 00 s"
-    passed, tools, first = (cells[name] for name in ("objective_pass_rate", "tool_use_rate", "ttft_p50_ms"))
+    passed, tools, first = (
+        cells[name] for name in ("objective_pass_rate", "tool_use_rate", "ttft_p50_ms")
+    )
     assert why.split(", ") == [
         f"p95 {p95}",
         f"tools {tools['counts']}",
@@ -142,7 +177,10 @@ def test_jobs_and_route_name_the_same_figures(place: Path) -> None:
     row = next(line for line in routed.splitlines() if line.strip().startswith(("1 ", "– ")))
     for name in ("passed_of_asked", "tool_use_rate"):
         assert cells[name]["counts"] in row
-    assert f" {summary._GLANCE[5].cell(model).removesuffix('†')} (n={cells['n_timed']['value']})" in row
+    assert (
+        f" {summary._GLANCE[5].cell(model).removesuffix('†')} (n={cells['n_timed']['value']})"
+        in row
+    )
 
 
 def test_view_shows_the_same_page_and_the_same_history(place: Path) -> None:
@@ -164,14 +202,25 @@ def test_export_adds_up_to_the_same_figures(place: Path) -> None:
     model = read_model(place)
     do(place, "export", "one", "--format", "jsonl", "-o", "rows.jsonl")
     rows = [json.loads(line) for line in (place / "rows.jsonl").read_text("utf-8").splitlines()]
-    assert sum(row["availability_status"] == "ok" for row in rows) == read_figure("n_ok", model).value
-    assert sum(row["output_tokens"] or 0 for row in rows) == read_figure("output_tokens", model).value
-    assert sum(row["failure_type"] == "timeout" for row in rows) == read_figure("n_timeouts", model).value
+    assert (
+        sum(row["availability_status"] == "ok" for row in rows) == read_figure("n_ok", model).value
+    )
+    assert (
+        sum(row["output_tokens"] or 0 for row in rows) == read_figure("output_tokens", model).value
+    )
+    assert (
+        sum(row["failure_type"] == "timeout" for row in rows)
+        == read_figure("n_timeouts", model).value
+    )
     bare = [row for row in rows if row["suite"] == "core"]
     passed = read_figure("objective_pass_rate", model)
     assert isinstance(passed, Rate)
     assert [row["objective_pass"] for row in bare].count(True) == passed.k
-    tools = [row["tool_use_success"] for row in bare if row["expected_tools"] and row["availability_status"] == "ok"]
+    tools = [
+        row["tool_use_success"]
+        for row in bare
+        if row["expected_tools"] and row["availability_status"] == "ok"
+    ]
     assert read_figure("tool_use_rate", model) == Rate.of(model.tool_use)
     assert (sum(tools), len(tools)) == (model.tool_use.k, model.tool_use.n)
 
@@ -188,7 +237,9 @@ class Noted(dict[str, Any]):
         return super().__getitem__(name)
 
 
-def test_no_figure_is_defined_that_nobody_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_figure_is_defined_that_nobody_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a model that has all of them: each stands on a screen, on the page, or in what a gate may ask for."""
     write_kind(tmp_path / "run", KINDS[0])
     figures = Noted(MODEL_FIGURES)
@@ -256,14 +307,22 @@ def test_a_capacity_run_reads_the_same_in_the_terminal_and_on_the_page(tmp_path:
     assert shown == json.loads(json.dumps(capacity_entry(entry)))
     terminal = do(tmp_path, "show", "load").stdout
     for step, on_page in zip(entry.steps, shown["steps"], strict=True):
-        row = next(line for line in terminal.splitlines() if line.split()[:1] == [f"{step.level:g}"])
+        row = next(
+            line for line in terminal.splitlines() if line.split()[:1] == [f"{step.level:g}"]
+        )
         for column in capacity._COLUMNS:
             value = LOAD_FIGURES[column.figure].read(step)
             cell = column.cell(step)
             if column.figure in on_page["cells"]:
                 assert on_page["cells"][column.figure]["value"] == value.value
                 assert is_shown(value, on_page["cells"][column.figure]["text"]), column
-            if cell != "–" and column.figure in ("n", "requests_per_s", "ttft_p50_ms", "ttft_p95_ms", "e2e_p95_ms"):
+            if cell != "–" and column.figure in (
+                "n",
+                "requests_per_s",
+                "ttft_p50_ms",
+                "ttft_p95_ms",
+                "e2e_p95_ms",
+            ):
                 assert f" {cell}" in row, column
     last = shown["steps"][-1]["cells"]
     assert last["ttft_p95_ms"]["beyond"] and last["ttft_p95_ms"]["text"].startswith("> ")

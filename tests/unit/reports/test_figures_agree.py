@@ -35,7 +35,9 @@ def cell_of(text: str, name: str, heading: str) -> str:
     """A terminal's cell of the model `name`, under a heading that leans to the right as its cells do."""
     lines = text.splitlines()
     pattern = re.compile(rf"(?<! ) {{2,}}{re.escape(heading)}(?= {{2}}|$)")
-    start, found = next((n, found) for n, line in enumerate(lines) if (found := pattern.search(line)))
+    start, found = next(
+        (n, found) for n, line in enumerate(lines) if (found := pattern.search(line))
+    )
     line = next(line for line in lines[start + 1 :] if name in line)
     return re.split(r" {2,}", line[: found.end()])[-1]
 
@@ -44,14 +46,18 @@ def row_of(text: str, heading: str) -> dict[str, str]:
     """The first row of the Markdown table that has this heading."""
     lines = text.splitlines()
     start = next(n for n, line in enumerate(lines) if re.search(rf"\| *{heading} *\|", line))
-    headings, _, cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[start : start + 3])
+    headings, _, cells = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines[start : start + 3]
+    )
     return {name: cell.replace("&gt;", ">") for name, cell in zip(headings, cells, strict=True)}
 
 
 def test_the_terminal(run: tuple[Path, Truth]) -> None:
     place, truth = run
     shown = do(place, "show", "one").stdout
-    assert cell_of(shown, MODEL, "pass") == "{} {}/{}".format(share(truth.passed_of_asked), *truth.passed_of_asked)
+    assert cell_of(shown, MODEL, "pass") == "{} {}/{}".format(
+        share(truth.passed_of_asked), *truth.passed_of_asked
+    )
     assert cell_of(shown, MODEL, "p50 ms") == f"{truth.p50_ms:.0f}"
     assert cell_of(shown, MODEL, "p95 ms") == truth.p95
     assert cell_of(shown, MODEL, "tools") == "{}/{}".format(*truth.tools)
@@ -74,14 +80,22 @@ def test_summary_md(run: tuple[Path, Truth]) -> None:
     text = (place / "runs" / "one" / "summary.md").read_text("utf-8")
     models = row_of(text, "Pass of asked")
     assert models["Pass rate"].startswith("{} · {}/{}".format(share(truth.passed), *truth.passed))
-    assert models["Pass of asked"] == "{} · {}/{}".format(share(truth.passed_of_asked), *truth.passed_of_asked)
+    assert models["Pass of asked"] == "{} · {}/{}".format(
+        share(truth.passed_of_asked), *truth.passed_of_asked
+    )
     assert models["Answered"] == "{}/{}".format(*truth.answered)
-    assert models["Tool tier"].startswith("1") and "{}/{}".format(*truth.tools) in models["Tool tier"]
+    assert (
+        models["Tool tier"].startswith("1") and "{}/{}".format(*truth.tools) in models["Tool tier"]
+    )
     times = row_of(text, "Measure")
     assert times["n"] == str(truth.n_timed) and times["p50"].split()[0] == f"{truth.p50_ms:.0f}"
     assert times["p95"].startswith(truth.p95)
     suite = row_of(text.partition("## By suite")[2], "p95 ms")
-    assert suite["Suite"] == "core" and suite["p95 ms"] == truth.p95 and suite["Pass rate"] == models["Pass rate"]
+    assert (
+        suite["Suite"] == "core"
+        and suite["p95 ms"] == truth.p95
+        and suite["Pass rate"] == models["Pass rate"]
+    )
 
 
 def test_the_page(run: tuple[Path, Truth]) -> None:
@@ -105,7 +119,15 @@ def test_the_page(run: tuple[Path, Truth]) -> None:
             assert cells["p95_ms"]["beyond"] and cells["p95_ms"]["text"] == truth.p95
         else:
             assert int(cells["p95_ms"]["value"] + 0.5) == truth.p95_ms
-        assert part.keys() <= {"cells", "suites", "tier", "cost", "tellsServer", "suite", "categories"}
+        assert part.keys() <= {
+            "cells",
+            "suites",
+            "tier",
+            "cost",
+            "tellsServer",
+            "suite",
+            "categories",
+        }
     assert figures["cells"]["answered"]["counts"] == "{}/{}".format(*truth.answered)
     assert figures["cells"]["tool_use_rate"]["counts"] == "{}/{}".format(*truth.tools)
     assert figures["tier"]["tier"] == 1
@@ -165,10 +187,15 @@ def test_the_context_has_a_row_of_its_own_in_a_comparison(tmp_path: Path) -> Non
     prompts, rows = in_context()
     plan = config(prompts)
     write_run(tmp_path / "runs" / "one", rows, config=plan)
-    better = [row | {"objective_pass": True, "e2e_ms": 90} if row["suite"] != "core" else row for row in rows]
+    better = [
+        row | {"objective_pass": True, "e2e_ms": 90} if row["suite"] != "core" else row
+        for row in rows
+    ]
     write_run(tmp_path / "runs" / "two", better, config=plan)
     (pair,) = json.loads(do(tmp_path, "compare", "one", "two", "--json").stdout)["pairs"]
-    assert pair["rates"]["objective_pass_rate"]["difference"] == 0 and pair["latency_ms"]["ratio"] == 1
+    assert (
+        pair["rates"]["objective_pass_rate"]["difference"] == 0 and pair["latency_ms"]["ratio"] == 1
+    )
     inside = pair["rates"]["in_context"]
     assert (inside["rate_a"], inside["rate_b"], inside["verdict"]) == (0, 1, "changed")
     assert "in context" in do(tmp_path, "compare", "one", "two").stdout

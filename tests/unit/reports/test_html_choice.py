@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.records import Target
-from clawgauge.reports.html.calls import RunSurvey, Survey, Text, TextStore, choose_calls, share_room
+from clawgauge.reports.html.calls import (
+    RunSurvey,
+    Survey,
+    Text,
+    TextStore,
+    choose_calls,
+    share_room,
+)
 from clawgauge.run_data import Row, Run
 
 
@@ -30,7 +37,11 @@ def survey_of(**n_by_model):
 
 
 def unpacked(blocks):
-    return [value for block in blocks.blocks for value in json.loads(gzip.decompress(base64.b64decode(block)))]
+    return [
+        value
+        for block in blocks.blocks
+        for value in json.loads(gzip.decompress(base64.b64decode(block)))
+    ]
 
 
 @given(st.dictionaries(st.integers(0, 20), st.integers(0, 1000), min_size=1), st.integers(0, 3000))
@@ -39,7 +50,9 @@ def test_room_is_shared_fairly(sizes, room):
     shares = share_room(sizes, room)
     assert all(shares[key] <= size for key, size in sizes.items())
     assert sum(shares.values()) == min(room, sum(sizes.values()))
-    for small, large in zip(sorted(sizes, key=sizes.get), sorted(sizes, key=sizes.get)[1:], strict=False):
+    for small, large in zip(
+        sorted(sizes, key=sizes.get), sorted(sizes, key=sizes.get)[1:], strict=False
+    ):
         assert shares[small] <= shares[large]
 
 
@@ -65,7 +78,10 @@ def test_every_prompt_is_in_a_fair_sample():
     """A sample of a run that cycles through its prompts has each of them about as often."""
     survey = survey_of(one=10_000)
     sampled = choose_calls(survey, 2000).sampled
-    per_prompt = [sum(survey.digests[0][i] in sampled for i in range(prompt, 10_000, 10)) for prompt in range(10)]
+    per_prompt = [
+        sum(survey.digests[0][i] in sampled for i in range(prompt, 10_000, 10))
+        for prompt in range(10)
+    ]
     assert min(per_prompt) > 60 and sum(per_prompt) == 1000
 
 
@@ -75,7 +91,10 @@ def test_texts_come_back_and_the_short_ones_whole():
     long = [Text(base64.b64encode(chance.randbytes(20_000)).decode()) for _ in range(50)]
     store = TextStore(budget_bytes=100_000)
     for number, text in enumerate(long):
-        assert store.add({"answer": text, "short": Text("yes"), "list": [Text("a"), 1, None]}) == number
+        assert (
+            store.add({"answer": text, "short": Text("yes"), "list": [Text("a"), 1, None]})
+            == number
+        )
     packed = store.pack()
     values = unpacked(packed)
     assert sum(len(base64.b64decode(block)) for block in packed.blocks) <= 100_000
@@ -94,7 +113,11 @@ def test_nothing_is_cut_without_need():
         store.add([text])
     packed = store.pack()
     assert packed.n_cut == 1, "only what is longer than any recorded answer"
-    assert [value[0] if isinstance(value[0], str) else value[0]["n"] for value in unpacked(packed)] == [
-        str(text) if len(text) <= 65_536 else len(text) for text in texts
-    ]
-    assert packed.starts == sorted(packed.starts) and packed.starts[0] == 0 and len(packed.starts) == len(packed.blocks)
+    assert [
+        value[0] if isinstance(value[0], str) else value[0]["n"] for value in unpacked(packed)
+    ] == [str(text) if len(text) <= 65_536 else len(text) for text in texts]
+    assert (
+        packed.starts == sorted(packed.starts)
+        and packed.starts[0] == 0
+        and len(packed.starts) == len(packed.blocks)
+    )

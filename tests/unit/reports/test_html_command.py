@@ -12,8 +12,16 @@ def test_the_file_goes_into_the_run_folder(tmp_path):
     write_sample_run(tmp_path / "runs" / "one")
     done = clawgauge(tmp_path, "report", "latest")
     assert (done.code, done.stdout, done.stderr) == (0, "runs/one/report.html\n", "")
-    assert (tmp_path / "runs/one/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert {path.name for path in (tmp_path / "runs/one").iterdir()} == {"config.json", "results.jsonl", "report.html"}
+    assert (
+        (tmp_path / "runs/one/report.html")
+        .read_text(encoding="utf-8")
+        .startswith("<!doctype html>")
+    )
+    assert {path.name for path in (tmp_path / "runs/one").iterdir()} == {
+        "config.json",
+        "results.jsonl",
+        "report.html",
+    }
 
 
 def test_several_runs_in_a_file_of_choice(tmp_path):
@@ -22,7 +30,9 @@ def test_several_runs_in_a_file_of_choice(tmp_path):
         write_sample_run(tmp_path / "runs" / name, run_id=name)
     done = clawgauge(tmp_path, "report", "one", "runs/two", "one", "-o", "both.html")
     assert (done.code, done.stdout) == (0, "both.html\n")
-    assert "<title>clawgauge · one, two</title>" in (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert "<title>clawgauge · one, two</title>" in (tmp_path / "both.html").read_text(
+        encoding="utf-8"
+    )
     assert not (tmp_path / "runs/one/report.html").exists()
 
 
@@ -47,7 +57,9 @@ def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "real.html").write_text("old")
     (tmp_path / "link.html").symlink_to("real.html")
     assert clawgauge(tmp_path, "report", "one", "-o", "link.html").code == 0
-    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_text().startswith("<!doctype")
+    assert (tmp_path / "link.html").is_symlink() and (
+        tmp_path / "real.html"
+    ).read_text().startswith("<!doctype")
 
 
 def test_unreadable_lines_end_in_exit_code_5(tmp_path):
@@ -73,6 +85,8 @@ def test_without_a_run_it_is_the_newest_and_a_browser_opens_it(tmp_path):
     program.chmod(0o755)
     done = clawgauge(tmp_path, "report", "--open", env={"BROWSER": str(program)})
     assert done.code == 0 and (tmp_path / "runs" / "one" / "report.html").exists()
-    assert opened.read_text() == f"{(tmp_path / 'runs' / 'one' / 'report.html').resolve().as_uri()}\n"
+    assert (
+        opened.read_text() == f"{(tmp_path / 'runs' / 'one' / 'report.html').resolve().as_uri()}\n"
+    )
     for verb in ("export", "summarize", "rescore --dry-run"):
         assert clawgauge(tmp_path, *verb.split()).code in (0, 2), verb

@@ -26,9 +26,13 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
     rows += as_model("open", [tool_record(f"T{i}", True) for i in range(6)])
     answer, notes = answers(tmp_path / "run", rows)[SUBAGENT]
     assert (
-        answer == "Nobody for certain yet. sure and open could be: Tier 1 so far, but not all that it takes is shown."
+        answer
+        == "Nobody for certain yet. sure and open could be: Tier 1 so far, but not all that it takes is shown."
     )
-    assert "sure, Tier 1 (decided): called a tool in 14 of 14 (100%, likely 78–100%); Tier 1, 96% sure; " in notes
+    assert (
+        "sure, Tier 1 (decided): called a tool in 14 of 14 (100%, likely 78–100%); Tier 1, 96% sure; "
+        in notes
+    )
     provisional = "open, Tier 1 (provisional: 7 more clean passes would decide it)"
     assert f"{provisional}: called a tool in 6 of 6 (100%, likely 61–100%)" in notes
 
@@ -38,7 +42,11 @@ def test_nobody_may_be_a_subagent_without_evidence(tmp_path):
     few = answers(tmp_path / "few", [tool_record("T0", True)])[SUBAGENT][0]
     none = answers(tmp_path / "none", [record("P0")])[SUBAGENT][0]
     bad = answers(tmp_path / "bad", [tool_record(f"T{i}", False) for i in range(9)])[SUBAGENT][0]
-    assert few.startswith("Nobody for certain yet.") and none.startswith("Not known") and bad == "No model here."
+    assert (
+        few.startswith("Nobody for certain yet.")
+        and none.startswith("Not known")
+        and bad == "No model here."
+    )
 
 
 def test_who_may_be_a_subagent_is_named(tmp_path):
@@ -52,7 +60,10 @@ def test_who_may_be_a_subagent_is_named(tmp_path):
 
 def test_the_fastest_must_pass(tmp_path):
     """A quick model that fails does not win; it is named as what it is."""
-    rows = as_model("quick", [record(f"P{i}", e2e_ms=50, objective_pass=i == 0, violation="v: x") for i in range(4)])
+    rows = as_model(
+        "quick",
+        [record(f"P{i}", e2e_ms=50, objective_pass=i == 0, violation="v: x") for i in range(4)],
+    )
     rows += as_model("good", [record(f"P{i}", e2e_ms=1500) for i in range(4)])
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
     assert answer == "good, median 1.50 s over 4 calls."
@@ -73,13 +84,20 @@ def test_a_model_that_is_down_is_not_the_fastest(tmp_path):
     rows += as_model("solid", [record(f"P{i}", e2e_ms=50) for i in range(30)])
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
     assert answer == "solid, median 50 ms over 30 calls."
-    assert "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was asked" in notes
+    assert (
+        "Faster, but not passing: down (100% · 1/1" in notes and "1/30 of what was asked" in notes
+    )
 
 
 def test_what_broke_is_said_in_words(tmp_path):
     """A code that does not explain itself has a sentence; the others are read as they are."""
-    rows = [record(f"P{n}", objective_pass=False, violation="wrong_call_count: 0 calls, 1 expected") for n in range(2)]
-    _, notes = answers(tmp_path / "run", rows, wrong_call_count=2, not_an_object=1)["What failed, and why?"]
+    rows = [
+        record(f"P{n}", objective_pass=False, violation="wrong_call_count: 0 calls, 1 expected")
+        for n in range(2)
+    ]
+    _, notes = answers(tmp_path / "run", rows, wrong_call_count=2, not_an_object=1)[
+        "What failed, and why?"
+    ]
     assert "Most often: no tool called, or too many (2); not an object (1)." in notes
 
 
@@ -91,13 +109,21 @@ def test_a_model_that_went_down_does_not_win_by_its_first_answer(tmp_path):
     rows += as_model("solid", [record(f"P{i}", e2e_ms=50) for i in range(30)])
     found = answers(tmp_path / "run", rows)
     assert found["Which is the fastest that passes?"][0] == "solid, median 50 ms over 30 calls."
-    assert found["What failed, and why?"][0].endswith("1 of 32 calls brought no answer, 28 prompts were not asked.")
+    assert found["What failed, and why?"][0].endswith(
+        "1 of 32 calls brought no answer, 28 prompts were not asked."
+    )
 
 
 def test_failures_say_who_how_often_why_and_what_to_do(tmp_path):
     """Unanswered calls and broken checks are counted apart, each with its reason."""
-    rows = [record("P0"), record("P1", objective_pass=False, violation="too_many_words: got 12, limit 8")]
-    rows += [failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused") for i in range(2, 5)]
+    rows = [
+        record("P0"),
+        record("P1", objective_pass=False, violation="too_many_words: got 12, limit 8"),
+    ]
+    rows += [
+        failed(f"P{i}", "skipped_unavailable", "connection_refused", error="refused")
+        for i in range(2, 5)
+    ]
     answer, notes = answers(tmp_path / "run", rows, too_many_words=1)["What failed, and why?"]
     assert answer == "1 of 2 judged answers failed, 3 of 5 calls brought no answer."
     assert (
@@ -115,5 +141,9 @@ def test_a_clean_run_says_so(tmp_path):
 
 def test_models_of_one_name_keep_their_provider(tmp_path):
     """Two providers with a model of the same name are told apart."""
-    rows = [record("P0", provider=provider, e2e_ms=n) for n, provider in enumerate(("one", "two"), 1)]
-    assert answers(tmp_path / "run", rows)["Which is the fastest that passes?"][0].startswith("one:llama3.2:3b, ")
+    rows = [
+        record("P0", provider=provider, e2e_ms=n) for n, provider in enumerate(("one", "two"), 1)
+    ]
+    assert answers(tmp_path / "run", rows)["Which is the fastest that passes?"][0].startswith(
+        "one:llama3.2:3b, "
+    )

@@ -45,7 +45,10 @@ def test_terminal_text_keeps_the_words_and_loses_the_controls(text, shown):
 
 def test_an_unfinished_sequence_cannot_hide_what_follows():
     """A clipboard sequence without an end loses its introducer only: the next lines are still shown."""
-    assert clean_terminal("\x1b]52;c;payload\nsecond line\nthird \x07 line") == "52;c;payload\nsecond line\nthird  line"
+    assert (
+        clean_terminal("\x1b]52;c;payload\nsecond line\nthird \x07 line")
+        == "52;c;payload\nsecond line\nthird  line"
+    )
 
 
 @given(HOSTILE | st.text(max_size=60))
@@ -74,12 +77,18 @@ def test_a_cell_is_one_cell_and_reads_as_the_text(text):
 
 def test_html_in_a_cell_stays_text():
     """A script tag in a model name is shown, not run."""
-    assert escape_cell("<script>alert(1)</script> & co") == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+    assert (
+        escape_cell("<script>alert(1)</script> & co")
+        == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+    )
 
 
 def test_model_names_stay_readable():
     """Underscores, colons, slashes and dots of real model names are not littered with backslashes."""
-    assert escape_cell("hf.co/bartowski/Llama_3.2_3B:Q4_K_M@high") == "hf.co/bartowski/Llama_3.2_3B:Q4_K_M@high"
+    assert (
+        escape_cell("hf.co/bartowski/Llama_3.2_3B:Q4_K_M@high")
+        == "hf.co/bartowski/Llama_3.2_3B:Q4_K_M@high"
+    )
 
 
 def test_long_text_is_cut_before_it_is_escaped():

@@ -12,18 +12,30 @@ from clawgauge.reports.summary import describe_summary, render_markdown, word_mo
 from clawgauge.reports.terminal import as_text
 from clawgauge.reports.words import find_answers, word_options
 from clawgauge.summary import summarize_folder
-from clawgauge.words import cut_text, format_latency, format_money, format_percent, list_names, plural, rounded, word_p
+from clawgauge.words import (
+    cut_text,
+    format_latency,
+    format_money,
+    format_percent,
+    list_names,
+    plural,
+    rounded,
+    word_p,
+)
 from support.rows import every_row
 from unit.summary.run_folders import record, write_run
 
 
 @every_row(
-    ("usd", "shown"), [(0, "$0"), (0.000012, "$0.000012"), (0.0041, "$0.0041"), (0.132, "$0.1320"), (12.3, "$12.30")]
+    ("usd", "shown"),
+    [(0, "$0"), (0.000012, "$0.000012"), (0.0041, "$0.0041"), (0.132, "$0.1320"), (12.3, "$12.30")],
 )
 def test_money_is_never_rounded_to_nothing(usd: float, shown: str) -> None:
     """Small sums get the digits they need; what is free is nothing."""
     assert format_money(usd) == shown
-    assert f"{shown} a call" in word_money(CostSummary(usd=1, per_call_usd=usd, per_pass_usd=None, n_priced=3))
+    assert f"{shown} a call" in word_money(
+        CostSummary(usd=1, per_call_usd=usd, per_pass_usd=None, n_priced=3)
+    )
 
 
 @every_row(("p", "shown"), [(0.00002, "p < 0.001"), (0.004, "p = 0.004"), (0.5, "p = 0.50")])
@@ -39,12 +51,19 @@ def test_repeats_of_nothing_are_not_told() -> None:
 
 def test_one_is_not_many() -> None:
     """One call, two calls; one more character; nothing is not at most 0."""
-    assert (plural(1, "call"), plural(2, "call"), plural(1, "retry", "retries")) == ("1 call", "2 calls", "1 retry")
+    assert (plural(1, "call"), plural(2, "call"), plural(1, "retry", "retries")) == (
+        "1 call",
+        "2 calls",
+        "1 retry",
+    )
     assert word_options(RunOptions(max_retries=0)).endswith(", no retries")
     assert cut_text("abc", 2) == "ab\n… 1 more character" and cut_text("ab", 2) == "ab"
 
 
-@every_row(("n", "shown"), [(0, ""), (1, "a"), (2, "a and b"), (3, "a, b and c"), (5, "a, b, c and 2 more")])
+@every_row(
+    ("n", "shown"),
+    [(0, ""), (1, "a"), (2, "a and b"), (3, "a, b and c"), (5, "a, b, c and 2 more")],
+)
 def test_names_are_listed_up_to_a_point(n: int, shown: str) -> None:
     """The last with `and`; what is left out is counted."""
     assert list_names("abcde"[:n], 3) == shown
@@ -52,8 +71,17 @@ def test_names_are_listed_up_to_a_point(n: int, shown: str) -> None:
 
 def test_a_half_goes_up_as_in_the_page() -> None:
     """A browser rounds 140.5 to 141: so does the terminal."""
-    assert (rounded(140.5), rounded(141.5), rounded(0.25, 1), format_percent(0.125)) == ("141", "142", "0.3", "13%")
-    assert (format_latency(8.46), format_latency(140.5), format_latency(1500)) == ("8.5 ms", "141 ms", "1.50 s")
+    assert (rounded(140.5), rounded(141.5), rounded(0.25, 1), format_percent(0.125)) == (
+        "141",
+        "142",
+        "0.3",
+        "13%",
+    )
+    assert (format_latency(8.46), format_latency(140.5), format_latency(1500)) == (
+        "8.5 ms",
+        "141 ms",
+        "1.50 s",
+    )
 
 
 def test_one_call_takes_the_same_time_everywhere(tmp_path) -> None:
@@ -69,7 +97,10 @@ def test_one_call_takes_the_same_time_everywhere(tmp_path) -> None:
 
 def test_all_reports_name_the_same_fastest_model(tmp_path) -> None:
     """A quick model that fails is the fastest in no report."""
-    quick = [record(f"P{i}", model="quick", e2e_ms=50, objective_pass=False, violation="v: x") for i in range(4)]
+    quick = [
+        record(f"P{i}", model="quick", e2e_ms=50, objective_pass=False, violation="v: x")
+        for i in range(4)
+    ]
     good = [record(f"P{i}", model="good", e2e_ms=1500) for i in range(4)]
     summary = summarize_folder(write_run(tmp_path / "run", quick + good))
     _, fastest, _ = find_answers(summary, Counter())
@@ -83,7 +114,9 @@ def test_what_is_worth_knowing_is_broken_between_words(tmp_path) -> None:
     summary = summarize_folder(write_run(tmp_path / "run", rows))
     texts = [as_text(describe_summary(summary), width) for width in (60, None)]
     narrow, piped = (text.partition("worth knowing\n")[2].partition("\n\n")[0] for text in texts)
-    assert max(map(len, narrow.splitlines())) <= 60 and len(narrow.splitlines()) > len(piped.splitlines())
+    assert max(map(len, narrow.splitlines())) <= 60 and len(narrow.splitlines()) > len(
+        piped.splitlines()
+    )
     assert narrow.split() == piped.split()
 
 

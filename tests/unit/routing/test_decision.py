@@ -32,7 +32,9 @@ def _labels(decision: object) -> list[str]:
 
 def _removed(decision: object) -> dict[str, str]:
     standings = decision.standings  # type: ignore[attr-defined]
-    return {one.evidence.label: "; ".join(word_removed_by(one)) for one in standings if not one.kept}
+    return {
+        one.evidence.label: "; ".join(word_removed_by(one)) for one in standings if not one.kept
+    }
 
 
 def test_the_order_is_the_same_every_time(tmp_path: Path) -> None:
@@ -47,7 +49,9 @@ def test_a_model_placed_by_a_run_that_was_cut_short_is_said_to_be(tmp_path: Path
     """Six of six are a pass rate of 100%, and say nothing of the other thirty-four."""
     plan = config([prompt(f"P{n}") for n in range(40)])
     for n_asked, said in ((6, True), (40, False)):
-        path = write_run(tmp_path / f"{n_asked}", [record(f"P{n}") for n in range(n_asked)], config=plan)
+        path = write_run(
+            tmp_path / f"{n_asked}", [record(f"P{n}") for n in range(n_asked)], config=plan
+        )
         decision = decide(gather_evidence([path], load_prices())[0], Policy())
         notes = word_places((one, "") for one in decision.standings)
         told = f"{LABEL} is placed by a run that was cut short: 34 of 40 planned prompts were never asked"
@@ -78,15 +82,22 @@ def test_a_cost_that_is_not_known_does_not_pass_for_cheap(tmp_path: Path) -> Non
 def test_a_monthly_budget_counts_the_calls_of_a_month(tmp_path: Path) -> None:
     """Two cents a call is four hundred dollars for twenty thousand calls."""
     policy = Policy(limits=Limits(max_monthly_cost_usd=300), calls_per_month=20_000)
-    assert "cost $400 a month" in _removed(decision_of(tmp_path, OPUS, policy=policy))["claude_code_cli:opus"]
+    assert (
+        "cost $400 a month"
+        in _removed(decision_of(tmp_path, OPUS, policy=policy))["claude_code_cli:opus"]
+    )
 
 
 def test_weights_change_the_order(tmp_path: Path) -> None:
     """Whoever cares for speed alone gets the fastest first; whoever cares for passes alone the one that passes most."""
     fast = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1))
     good = Policy(weights=Weights(pass_rate=1, tool_use=0, cost=0, ttft=0, latency=0))
-    assert _labels(decision_of(tmp_path / "a", LLAMA, GPT, OPUS, policy=fast))[0] == LLAMA.target.label
-    assert _labels(decision_of(tmp_path / "b", LLAMA, GPT, OPUS, policy=good))[0] == OPUS.target.label
+    assert (
+        _labels(decision_of(tmp_path / "a", LLAMA, GPT, OPUS, policy=fast))[0] == LLAMA.target.label
+    )
+    assert (
+        _labels(decision_of(tmp_path / "b", LLAMA, GPT, OPUS, policy=good))[0] == OPUS.target.label
+    )
 
 
 def test_a_score_is_one_half_at_five_seconds_one_second_and_one_cent(tmp_path: Path) -> None:
@@ -99,8 +110,16 @@ def test_a_score_is_one_half_at_five_seconds_one_second_and_one_cent(tmp_path: P
             ("local", QWEN),
         )
     )
-    assert (slow["latency"], slow["ttft"], slow["cost"]) == (0.5, pytest.approx(4 / 9), pytest.approx(0.5))
-    assert (quick["latency"], quick["ttft"], quick["cost"]) == (pytest.approx(5 / 9), 0.5, pytest.approx(0.25))
+    assert (slow["latency"], slow["ttft"], slow["cost"]) == (
+        0.5,
+        pytest.approx(4 / 9),
+        pytest.approx(0.5),
+    )
+    assert (quick["latency"], quick["ttft"], quick["cost"]) == (
+        pytest.approx(5 / 9),
+        0.5,
+        pytest.approx(0.25),
+    )
     assert local["cost"] == 1.0
 
 
@@ -144,12 +163,17 @@ def test_local_is_what_runs_on_the_users_own_machine_or_network(
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:4000/v1", "http://192.168.0.7:4000/v1"])
-def test_a_gateway_that_wants_a_key_is_not_free_because_it_is_near(tmp_path: Path, address: str) -> None:
+def test_a_gateway_that_wants_a_key_is_not_free_because_it_is_near(
+    tmp_path: Path, address: str
+) -> None:
     """Whom it passes the calls on to may charge for them: its cost is unknown, unless there is a price."""
     keyed = {"type": "openai_chat", "base_url": address, "api_key_env": "GATEWAY_KEY"}
     gateway = replace(QWEN, target=Target("gateway", "m"), settings=keyed)
     policy = Policy(limits=Limits(max_cost_per_call_usd=0.01))
-    assert "cost a call unknown" in _removed(decision_of(tmp_path / "a", gateway, policy=policy))["gateway:m"]
+    assert (
+        "cost a call unknown"
+        in _removed(decision_of(tmp_path / "a", gateway, policy=policy))["gateway:m"]
+    )
     assert decision_of(tmp_path / "b", gateway).standings[0].scores["cost"] == 0.0
     priced = decision_of(tmp_path / "c", replace(gateway, cost_usd=0.01), policy=policy)
     assert priced.standings[0].scores["cost"] == pytest.approx(0.5)
@@ -158,9 +182,9 @@ def test_a_gateway_that_wants_a_key_is_not_free_because_it_is_near(tmp_path: Pat
 def test_latest_is_the_same_model_in_two_runs(tmp_path: Path) -> None:
     """Ollama's `x` and `x:latest` are one: the last run named speaks for it."""
     runs = [
-        MeasuredRun([replace(QWEN, target=Target("ollama_openai", name))], run_id=name.replace(":", "_")).write(
-            tmp_path
-        )
+        MeasuredRun(
+            [replace(QWEN, target=Target("ollama_openai", name))], run_id=name.replace(":", "_")
+        ).write(tmp_path)
         for name in ("qwen3", "qwen3:latest")
     ]
     assert [one.run_id for one in gather_evidence(runs, load_prices())[0]] == ["qwen3_latest"]
@@ -174,19 +198,26 @@ def test_a_tie_is_called_one_and_what_is_in_use_stays(tmp_path: Path) -> None:
     path = MeasuredRun([better, good]).write(tmp_path)
     evidence, _ = gather_evidence([path], load_prices())
     alone, used = decide(evidence, Policy()), decide(evidence, Policy(), ["ollama_openai:good"])
-    assert alone.tied == ("ollama_openai:better", "ollama_openai:good") and "has the higher score, no more" in (
-        word_tie(alone) or ""
-    )
+    assert alone.tied == (
+        "ollama_openai:better",
+        "ollama_openai:good",
+    ) and "has the higher score, no more" in (word_tie(alone) or "")
     assert _labels(used)[0] == "ollama_openai:good"
     assert "ollama_openai:good stays: it is in use" in (word_tie(used) or "")
     bad = replace(TINY, target=Target("ollama_openai", "bad"), **same)
     free = Policy(limits=Limits(min_pass_rate=None))
     sure = decide(
-        gather_evidence([MeasuredRun([better, bad], run_id="two").write(tmp_path)], load_prices())[0],
+        gather_evidence([MeasuredRun([better, bad], run_id="two").write(tmp_path)], load_prices())[
+            0
+        ],
         free,
         ["ollama_openai:bad"],
     )
-    assert (word_tie(sure), sure.standings[0].best_share, _labels(sure)[0]) == (None, 1.0, "ollama_openai:better")
+    assert (word_tie(sure), sure.standings[0].best_share, _labels(sure)[0]) == (
+        None,
+        1.0,
+        "ollama_openai:better",
+    )
 
 
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:
@@ -257,7 +288,9 @@ def test_repeats_do_not_make_a_model_look_surer(tmp_path: Path) -> None:
     results = path / "results.jsonl"
     lines = results.read_text()
     results.write_text("".join(lines.replace('"repeat":0', f'"repeat":{n}') for n in range(10)))
-    often = decide(gather_evidence([path], load_prices())[0], Policy()).standings[0].scores["pass_rate"]
+    often = (
+        decide(gather_evidence([path], load_prices())[0], Policy()).standings[0].scores["pass_rate"]
+    )
     assert often < once
 
 
@@ -283,7 +316,14 @@ def test_the_score_is_the_weighted_mean(tmp_path: Path) -> None:
     }
     parts = standing.scores
     assert standing.score == pytest.approx(
-        (3 * parts["pass_rate"] + 2 * parts["tool_use"] + parts["latency"] + parts["ttft"] + parts["cost"]) / 8
+        (
+            3 * parts["pass_rate"]
+            + 2 * parts["tool_use"]
+            + parts["latency"]
+            + parts["ttft"]
+            + parts["cost"]
+        )
+        / 8
     )
 
 
@@ -306,7 +346,9 @@ def test_the_score_is_the_weighted_mean(tmp_path: Path) -> None:
         ({"local_only": True}, None),
     ],
 )
-def test_a_model_on_the_limit_keeps_it(tmp_path: Path, limits: dict[str, float], removed_by: str | None) -> None:
+def test_a_model_on_the_limit_keeps_it(
+    tmp_path: Path, limits: dict[str, float], removed_by: str | None
+) -> None:
     """At least and at most include their number; beyond it the model is out, and says by how much."""
     priced = replace(LLAMA, cost_usd=0.02)
     wanted = Limits(**{"min_pass_rate": None, **limits})  # type: ignore[arg-type]
@@ -334,7 +376,9 @@ def _write_hanging(tmp_path: Path, deadline_ms: int = 120_000) -> Path:
         swift = {"model": "hangs", "e2e_ms": 200, "ttft_ms": 100, "total_ms": 200}
         cut_off = {"model": "hangs", "e2e_ms": deadline_ms, "total_ms": deadline_ms}
         lines.append(unanswered(i, **cut_off) if hangs else record(i, **swift))
-        lines.append(record(i, not hangs, model="steady", e2e_ms=1_000, ttft_ms=100, total_ms=1_000))
+        lines.append(
+            record(i, not hangs, model="steady", e2e_ms=1_000, ttft_ms=100, total_ms=1_000)
+        )
     plan = config([prompt(i) for i in ids], models=("hangs", "steady"))
     return write_run(tmp_path / "run", lines, config=plan)
 
@@ -373,7 +417,9 @@ def test_a_chain_that_hangs_takes_longer_than_any_answer(tmp_path: Path) -> None
 def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:
     """A model that never answered has no times and no tier, and its place says so."""
     limits = Limits(min_pass_rate=0, max_p95_ms=100, max_ttft_p95_ms=100, max_tier=3)
-    (standing,) = decision_of(tmp_path, replace(QWEN, failed_calls=30), policy=Policy(limits=limits)).standings
+    (standing,) = decision_of(
+        tmp_path, replace(QWEN, failed_calls=30), policy=Policy(limits=limits)
+    ).standings
     assert word_removed_by(standing) == [
         "answered 0% of 30, wanted at least 80%",
         "p95 not measured, wanted at most 100 ms",
@@ -381,9 +427,20 @@ def test_what_was_not_measured_keeps_no_limit(tmp_path: Path) -> None:
         "no tool prompts answered, wanted Tier 3 or better",
     ]
     codes = [broken.code for broken in standing.removed_by]
-    assert codes == [LimitCode.ANSWERED_RATE, LimitCode.P95, LimitCode.FIRST_TOKEN_P95, LimitCode.TIER]
+    assert codes == [
+        LimitCode.ANSWERED_RATE,
+        LimitCode.P95,
+        LimitCode.FIRST_TOKEN_P95,
+        LimitCode.TIER,
+    ]
     assert [broken.measured for broken in standing.removed_by] == [0.0, None, None, None]
-    assert standing.scores == {"pass_rate": 0.0, "tool_use": 0.0, "latency": 0.0, "ttft": 0.0, "cost": 1.0}
+    assert standing.scores == {
+        "pass_rate": 0.0,
+        "tool_use": 0.0,
+        "latency": 0.0,
+        "ttft": 0.0,
+        "cost": 1.0,
+    }
 
 
 def test_one_prompt_however_often_speaks_for_no_other(tmp_path: Path) -> None:
@@ -399,14 +456,20 @@ def test_one_prompt_however_often_speaks_for_no_other(tmp_path: Path) -> None:
 def test_a_removed_model_stands_behind_every_kept_one(tmp_path: Path) -> None:
     """However high it scored; of equal scores the name decides."""
     twin = replace(QWEN, target=Target("ollama_openai", "another"))
-    standings = decision_of(tmp_path, OPUS, QWEN, twin, policy=Policy(limits=Limits(max_p95_ms=2900))).standings
+    standings = decision_of(
+        tmp_path, OPUS, QWEN, twin, policy=Policy(limits=Limits(max_p95_ms=2900))
+    ).standings
     assert [one.evidence.label for one in standings] == [
         "ollama_openai:another",
         "ollama_openai:qwen3:8b",
         "claude_code_cli:opus",
     ]
-    cheap = Policy(limits=Limits(max_tier=1), weights=Weights(pass_rate=0, tool_use=0, ttft=0, cost=0))
-    assert [one.kept for one in decision_of(tmp_path / "quick", LLAMA, OPUS, policy=cheap).standings] == [True, False]
+    cheap = Policy(
+        limits=Limits(max_tier=1), weights=Weights(pass_rate=0, tool_use=0, ttft=0, cost=0)
+    )
+    assert [
+        one.kept for one in decision_of(tmp_path / "quick", LLAMA, OPUS, policy=cheap).standings
+    ] == [True, False]
 
 
 def test_a_model_that_answered_nothing_is_not_placed_before_one_that_did(tmp_path: Path) -> None:
@@ -423,8 +486,12 @@ def test_a_model_that_answered_nothing_is_not_placed_before_one_that_did(tmp_pat
 
 def test_a_failed_call_passed_nothing(tmp_path: Path) -> None:
     """Whatever its line says of a verdict: what did not succeed is no pass, in no score and no chain."""
-    path = MeasuredRun([replace(GPT, text_passes=0, tool_passes=0, failed_calls=30)]).write(tmp_path)
+    path = MeasuredRun([replace(GPT, text_passes=0, tool_passes=0, failed_calls=30)]).write(
+        tmp_path
+    )
     results = path / "results.jsonl"
-    results.write_text(results.read_text().replace('"objective_pass":null', '"objective_pass":true'))
+    results.write_text(
+        results.read_text().replace('"objective_pass":null', '"objective_pass":true')
+    )
     ((evidence,), _) = gather_evidence([path], load_prices())
     assert {(cell.answered, cell.passed) for cell in evidence.cells.values()} == {(False, None)}

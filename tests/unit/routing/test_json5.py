@@ -21,7 +21,10 @@ def read(tmp_path: Path, text: str) -> Any:
 @every_row(
     "text, found",
     [
-        ("{a: 1, 'b': \"c\", $d_: [1, 2,], /* e */ f: null,} // g", {"a": 1, "b": "c", "$d_": [1, 2], "f": None}),
+        (
+            "{a: 1, 'b': \"c\", $d_: [1, 2,], /* e */ f: null,} // g",
+            {"a": 1, "b": "c", "$d_": [1, 2], "f": None},
+        ),
         ('{"a": 1, "a": 2,}', {"a": 2}),  # as OpenClaw reads it
         ("{a: [.5, 5., +1, -0x1F, 1e5, 5.e3]}", {"a": [0.5, 5.0, 1, -31, 1e5, 5e3]}),
         ("\ufeff{a: 'it\\'s \\x41\\u0042, over \\\nlines'}", {"a": "it's AB, over lines"}),
@@ -32,7 +35,21 @@ def test_what_people_write_is_read(tmp_path: Path, text: str, found: object) -> 
     assert read(tmp_path, text) == found
 
 
-@every_row("text", ["", "[,]", "{a b: 1}", "{a: 01}", "{a: '", "{a: 1} x", "{a: 'x\ny'}", "/*", "[1]", "{a: \x00}"])
+@every_row(
+    "text",
+    [
+        "",
+        "[,]",
+        "{a b: 1}",
+        "{a: 01}",
+        "{a: '",
+        "{a: 1} x",
+        "{a: 'x\ny'}",
+        "/*",
+        "[1]",
+        "{a: \x00}",
+    ],
+)
 def test_what_is_no_configuration_is_refused_in_words(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"is not JSON5: [A-Z]|does not hold an object"):
         read(tmp_path, text)

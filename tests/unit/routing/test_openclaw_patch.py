@@ -16,7 +16,12 @@ from clawgauge.routing.decision import Decision, decide
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import models_in_use, openclaw_routing
-from clawgauge.routing.openclaw_file import find_conflicts, merge_patch, read_openclaw, write_openclaw
+from clawgauge.routing.openclaw_file import (
+    find_conflicts,
+    merge_patch,
+    read_openclaw,
+    write_openclaw,
+)
 from clawgauge.routing.policy import Limits, Policy, Weights
 from support.measured_models import Measured, MeasuredRun
 from unit.routing.runs import CODEX, GPT, LLAMA, OPUS, QWEN, SMOL, TINY, decision_of
@@ -40,12 +45,17 @@ def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) 
         "anthropic/claude-opus-5-20260101",
         "ollama/qwen3:8b",
     ]
-    assert defaults["models"]["anthropic/claude-opus-5-20260101"] == {"agentRuntime": {"id": "claude-cli"}}
+    assert defaults["models"]["anthropic/claude-opus-5-20260101"] == {
+        "agentRuntime": {"id": "claude-cli"}
+    }
 
 
 def test_how_many_subagents_at_once_is_what_the_longest_prompts_say(tmp_path: Path) -> None:
     """Where these are carried by nobody, or were cut, shorter ones say nothing of them."""
-    decision, common = decision_of(tmp_path, QWEN, for_subagents=True), {"target": QWEN.target.label, "mode": "closed"}
+    decision, common = (
+        decision_of(tmp_path, QWEN, for_subagents=True),
+        {"target": QWEN.target.label, "mode": "closed"},
+    )
 
     def entry(tokens: int, at_once: int | None, **facts: Any) -> CapacitySummary:
         within = None if at_once is None else WithinSlo(concurrency=at_once)
@@ -58,7 +68,9 @@ def test_how_many_subagents_at_once_is_what_the_longest_prompts_say(tmp_path: Pa
     ):
         routing = openclaw_routing(decision, capacity=[entry(2_000, 6), longest])
         assert routing.settings["agents"]["defaults"]["subagents"].get("maxConcurrent") == wanted
-        assert any("maxConcurrent is left alone" in note for note in routing.notes) == (wanted is None)
+        assert any("maxConcurrent is left alone" in note for note in routing.notes) == (
+            wanted is None
+        )
 
 
 def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path) -> None:
@@ -67,8 +79,12 @@ def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path)
     routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6, for_subagents=True))
     assert "subagents" not in routing.settings["agents"]["defaults"]
     placed, _, missing, _ = routing.notes
-    assert placed.startswith("ollama_openai:qwen3:8b is placed without the tools that act: cannot tell yet whether fit")
-    assert "native calls 6 of 6 (Tier 1, not decided)" in placed and "native calls 6 of 6" in missing
+    assert placed.startswith(
+        "ollama_openai:qwen3:8b is placed without the tools that act: cannot tell yet whether fit"
+    )
+    assert (
+        "native calls 6 of 6 (Tier 1, not decided)" in placed and "native calls 6 of 6" in missing
+    )
 
 
 def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> None:
@@ -89,7 +105,10 @@ def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> N
 def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path) -> None:
     """Those that act want Tier 1 for sure, any at all Tier 2; also for a model that is not routed to."""
     passes = {"sure": 20, "tier_1_by_a_hair": 17, "tier_2": 15, "maybe_tier_2": 12, "tier_3": 2}
-    models = [replace(LLAMA, target=Target("ollama_openai", name), tool_passes=k) for name, k in passes.items()]
+    models = [
+        replace(LLAMA, target=Target("ollama_openai", name), tool_passes=k)
+        for name, k in passes.items()
+    ]
     routing = openclaw_routing(decision_of(tmp_path, *models, for_subagents=True))
     denied = {name: rule["deny"] for name, rule in routing.settings["tools"]["byProvider"].items()}
     assert {name: "*" in tools for name, tools in denied.items()} == {
@@ -99,10 +118,16 @@ def test_tools_are_denied_unless_the_tier_is_sure_enough_for_them(tmp_path: Path
         "ollama/tier_3": True,
     }
     assert "group:runtime" in denied["ollama/tier_2"]
-    declared = {model["id"]: model for model in routing.settings["models"]["providers"]["ollama"]["models"]}
+    declared = {
+        model["id"]: model for model in routing.settings["models"]["providers"]["ollama"]["models"]
+    }
     assert declared["tier_3"]["compat"] == {"supportsTools": False}
     assert declared["tier_1_by_a_hair"]["compat"] == {"supportsTools": True}
-    (why,) = [one.why for one in routing.reasons if one.path.startswith("tools") and "by_a_hair" in one.path]
+    (why,) = [
+        one.why
+        for one in routing.reasons
+        if one.path.startswith("tools") and "by_a_hair" in one.path
+    ]
     assert "not sure to be Tier 1" in why and "more right answers in a row would do" in why
 
 
@@ -129,13 +154,17 @@ def with_failures(path: Path, kind: str, n: int, *, calls: bool = False) -> Deci
         (RESTRAINT, 2, "cannot tell yet whether fit as main agent; restraint 7 of 9"),
     ],
 )
-def test_who_is_not_shown_to_be_fit_gets_no_tools_that_act(tmp_path: Path, kind: str, n: int, told: str) -> None:
+def test_who_is_not_shown_to_be_fit_gets_no_tools_that_act(
+    tmp_path: Path, kind: str, n: int, told: str
+) -> None:
     """However sure its Tier 1 is; what stands against it is said in one sentence."""
     path = MeasuredRun([QWEN], for_subagents=True).write(tmp_path)
     routing = openclaw_routing(with_failures(path, kind, n))
     assert "group:runtime" in routing.settings["tools"]["byProvider"]["ollama/qwen3:8b"]["deny"]
     assert "subagents" not in routing.settings["agents"]["defaults"]
-    assert routing.notes[0].startswith("ollama_openai:qwen3:8b is placed without the tools that act: ")
+    assert routing.notes[0].startswith(
+        "ollama_openai:qwen3:8b is placed without the tools that act: "
+    )
     assert told in routing.notes[0]
 
 
@@ -167,7 +196,9 @@ def test_a_place_on_thin_evidence_says_so(tmp_path: Path) -> None:
     routing = openclaw_routing(decision)
     assert "group:runtime" in routing.settings["tools"]["byProvider"]["ollama/qwen3:8b"]["deny"]
     told = "cannot tell yet whether fit as main agent; not measured: native calls, right arguments, restraint and tasks"
-    assert routing.notes[0] == f"ollama_openai:qwen3:8b is placed without the tools that act: {told}"
+    assert (
+        routing.notes[0] == f"ollama_openai:qwen3:8b is placed without the tools that act: {told}"
+    )
     assert litellm_config(decision).notes[0] == f"ollama_openai:qwen3:8b is placed: {told}"
 
 
@@ -211,16 +242,24 @@ def test_what_is_in_use_is_known_by_provider_or_address(
 
 def test_an_embedded_model_is_not_routed_to(tmp_path: Path) -> None:
     """Its server ends with the run: a configuration that names it would be a dead end, and it is said why."""
-    routing = openclaw_routing(decision_of(tmp_path, SMOL, policy=Policy(limits=Limits(min_pass_rate=None))))
+    routing = openclaw_routing(
+        decision_of(tmp_path, SMOL, policy=Policy(limits=Limits(min_pass_rate=None)))
+    )
     assert routing.settings == {}
     assert any("embedded" in note for note in routing.notes)
 
 
 def test_a_key_is_named_and_never_written(tmp_path: Path) -> None:
     """A provider that needs a key refers to its variable."""
-    mine = {"type": "openai_chat", "base_url": "https://gateway.example.com/v1", "api_key_env": "MY_KEY"}
+    mine = {
+        "type": "openai_chat",
+        "base_url": "https://gateway.example.com/v1",
+        "api_key_env": "MY_KEY",
+    }
     model = replace(QWEN, target=Target("my gateway/é", "m"), settings=mine)
-    provider = openclaw_routing(decision_of(tmp_path, model)).settings["models"]["providers"]["my-gateway"]
+    provider = openclaw_routing(decision_of(tmp_path, model)).settings["models"]["providers"][
+        "my-gateway"
+    ]
     assert provider["apiKey"] == {"source": "env", "provider": "default", "id": "MY_KEY"}
 
 
@@ -231,17 +270,27 @@ def test_anthropics_own_api_is_openclaws_own_provider(tmp_path: Path) -> None:
         "base_url": "https://api.anthropic.com",
         "api_key_env": "ANTHROPIC_API_KEY",
     }
-    claude = replace(QWEN, target=Target("anthropic_messages", "claude-haiku-4-5"), settings=settings)
+    claude = replace(
+        QWEN, target=Target("anthropic_messages", "claude-haiku-4-5"), settings=settings
+    )
     patch = openclaw_routing(decision_of(tmp_path, claude)).settings
-    assert patch["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-haiku-4-5" and "models" not in patch
+    assert (
+        patch["agents"]["defaults"]["model"]["primary"] == "anthropic/claude-haiku-4-5"
+        and "models" not in patch
+    )
 
 
 def test_one_model_at_two_thinking_levels_is_routed_once(tmp_path: Path) -> None:
     """A reference names a model: the better placed level is taken and set, the other is said to be left out."""
     slow = replace(CODEX, target=Target("openai_responses", "gpt-5-codex", "xhigh"), e2e_ms=9000)
     routing = openclaw_routing(decision_of(tmp_path, CODEX, slow))
-    assert routing.settings["agents"]["defaults"]["model"] == {"primary": "openai/gpt-5-codex", "fallbacks": []}
-    assert routing.settings["agents"]["defaults"]["models"]["openai/gpt-5-codex"] == {"params": {"thinking": "high"}}
+    assert routing.settings["agents"]["defaults"]["model"] == {
+        "primary": "openai/gpt-5-codex",
+        "fallbacks": [],
+    }
+    assert routing.settings["agents"]["defaults"]["models"]["openai/gpt-5-codex"] == {
+        "params": {"thinking": "high"}
+    }
     assert any("xhigh" in note for note in routing.notes)
 
 
@@ -329,7 +378,12 @@ def test_a_tool_the_user_denied_stays_denied(tmp_path: Path) -> None:
 
 def test_a_provider_the_user_set_up_keeps_its_key_and_address(tmp_path: Path) -> None:
     """Only models are added to it; that it stands elsewhere than measured is said."""
-    mine = {"baseUrl": "http://gpu:11434/v1", "apiKey": "my-real-key", "api": "ollama", "models": []}
+    mine = {
+        "baseUrl": "http://gpu:11434/v1",
+        "apiKey": "my-real-key",
+        "api": "ollama",
+        "models": [],
+    }
     before = {"models": {"providers": {"ollama": mine}}}
     patch = openclaw_routing(decision_of(tmp_path, QWEN)).settings
     after = merge_patch(before, patch)["models"]["providers"]["ollama"]
@@ -346,7 +400,9 @@ def test_whoever_is_named_is_declared(tmp_path: Path) -> None:
     """A subagent's model that is not the primary is declared too, or OpenClaw could not reach it."""
     lax = {"main agent": Job(needs=["answers"], weighs={"answers": 1})}
     run = MeasuredRun([LLAMA, QWEN], for_subagents=True, jobs=lax).write(tmp_path)
-    policy = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0)
+    policy = Policy(
+        weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1), max_fallbacks=0
+    )
     patch = openclaw_routing(decide(gather_evidence([run], load_prices())[0], policy)).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == "ollama/llama3.2:3b"
     assert patch["agents"]["defaults"]["subagents"]["model"]["primary"] == "ollama/qwen3:8b"
@@ -358,20 +414,35 @@ def test_a_recommended_model_that_a_limit_removed_is_named(tmp_path: Path) -> No
     policy = Policy(limits=Limits(max_p95_ms=100))
     routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy, for_subagents=True))
     (note,) = routing.notes[2:]
-    assert note.startswith("ollama_openai:qwen3:8b is recommended for subagents, but out: p95 2900 ms")
+    assert note.startswith(
+        "ollama_openai:qwen3:8b is recommended for subagents, but out: p95 2900 ms"
+    )
 
 
 def test_a_whole_patch(tmp_path: Path) -> None:
     """Six models: one removed by its passes, one that cannot be reached, and every setting with where it stands."""
     llama = replace(LLAMA, text_passes=2, tool_passes=15)
-    routing = openclaw_routing(decision_of(tmp_path, llama, QWEN, TINY, CODEX, OPUS, SMOL, for_subagents=True))
+    routing = openclaw_routing(
+        decision_of(tmp_path, llama, QWEN, TINY, CODEX, OPUS, SMOL, for_subagents=True)
+    )
     opus, codex = "anthropic/claude-opus-5-20260101", "openai/gpt-5-codex"
     tool_words = {"id": "tiny", "name": "tiny", "compat": {"supportsTools": False}}
-    acting = ["group:runtime", "write", "edit", "apply_patch", "group:automation", "group:nodes", "sessions_spawn"]
+    acting = [
+        "group:runtime",
+        "write",
+        "edit",
+        "apply_patch",
+        "group:automation",
+        "group:nodes",
+        "sessions_spawn",
+    ]
     assert routing.settings == {
         "agents": {
             "defaults": {
-                "model": {"primary": "ollama/qwen3:8b", "fallbacks": [opus, codex, "ollama/llama3.2:3b"]},
+                "model": {
+                    "primary": "ollama/qwen3:8b",
+                    "fallbacks": [opus, codex, "ollama/llama3.2:3b"],
+                },
                 "subagents": {"model": {"primary": "ollama/qwen3:8b", "fallbacks": [opus, codex]}},
                 "models": {
                     opus: {"agentRuntime": {"id": "claude-cli"}},
@@ -379,7 +450,9 @@ def test_a_whole_patch(tmp_path: Path) -> None:
                 },
             }
         },
-        "tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": acting}, "ollama/tiny": {"deny": ["*"]}}},
+        "tools": {
+            "byProvider": {"ollama/llama3.2:3b": {"deny": acting}, "ollama/tiny": {"deny": ["*"]}}
+        },
         "models": {
             "providers": {
                 "ollama": {
@@ -419,13 +492,19 @@ def test_a_whole_patch(tmp_path: Path) -> None:
     evidence = "Tier 1 (decided), tools 20/20 (native), P(tier)=0.99; passed 47/48; p95 2900 ms (n=48); run measured"
     assert routing.reasons[0].why == f"placed first; ollama_openai:qwen3:8b: {evidence}"
     assert routing.reasons[1].why == "the next in order"
-    denied = [reason.why.partition(";")[0] for reason in routing.reasons if reason.path.startswith("tools")]
+    denied = [
+        reason.why.partition(";")[0]
+        for reason in routing.reasons
+        if reason.path.startswith("tools")
+    ]
     assert denied == [
         "tools that act denied: not sure to be Tier 1",
         "all tools denied: not sure to be Tier 2 or better",
     ]
     fallback, note = routing.notes
-    assert fallback.startswith("ollama_openai:llama3.2:3b is placed without the tools that act: cannot tell yet")
+    assert fallback.startswith(
+        "ollama_openai:llama3.2:3b is placed without the tools that act: cannot tell yet"
+    )
     assert note.startswith("embedded:smollm2-135m is not routed: measured on the embedded server")
 
 
@@ -447,13 +526,17 @@ def test_what_stands_between_the_models_and_subagents_is_said(
     """Whether prompts, passes or a way to the model are missing."""
     anyone = Policy(limits=Limits(min_pass_rate=None))
     decision = decision_of(tmp_path, *models, policy=anyone, n_tool=n_tool, for_subagents=True)
-    _, _, said = "\n".join(openclaw_routing(decision).notes).partition("; their model is left alone\n")
+    _, _, said = "\n".join(openclaw_routing(decision).notes).partition(
+        "; their model is left alone\n"
+    )
     assert missing in said
 
 
 def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
     """A limit that removes them all changes no model, and the note says so; a lone model has nobody behind it."""
-    routing = openclaw_routing(decision_of(tmp_path / "none", QWEN, policy=Policy(limits=Limits(max_p95_ms=1))))
+    routing = openclaw_routing(
+        decision_of(tmp_path / "none", QWEN, policy=Policy(limits=Limits(max_p95_ms=1)))
+    )
     assert "agents" not in routing.settings
     assert routing.notes[0] == (
         "no model keeps the policy's limits and can be reached: primary and fallbacks are left alone"
@@ -494,19 +577,31 @@ def test_a_server_openclaw_does_not_know_is_declared(
 def test_two_providers_of_one_plain_name_stay_two(tmp_path: Path) -> None:
     """Each with its own models, and the models of one provider under one name."""
     chat = {"type": "openai_chat", "base_url": "http://10.0.0.7:8000/v1"}
-    names = [("lab one", "a"), ("lab-one", "b"), ("lab one", "c"), ("LAB_ONE!", "d"), ("lab/one", "e")]
+    names = [
+        ("lab one", "a"),
+        ("lab-one", "b"),
+        ("lab one", "c"),
+        ("LAB_ONE!", "d"),
+        ("lab/one", "e"),
+    ]
     models = [replace(QWEN, target=Target(*name), settings=chat) for name in names]
     decision = decision_of(tmp_path, *models, policy=Policy(max_fallbacks=4))
     providers = openclaw_routing(decision).settings["models"]["providers"]
-    found = {provider_id: [model["id"] for model in entry["models"]] for provider_id, entry in providers.items()}
+    found = {
+        provider_id: [model["id"] for model in entry["models"]]
+        for provider_id, entry in providers.items()
+    }
     assert sorted(map(sorted, found.values())) == [["a", "c"], ["b"], ["d"], ["e"]]
     assert set(found) == {"lab-one", "lab-one-2", "lab-one-3", "lab_one"}
 
 
 @pytest.mark.parametrize(
-    ("reported", "named"), [("claude-opus-5", "claude-opus-5"), ("claude-sonnet-5", "opus"), (None, "opus")]
+    ("reported", "named"),
+    [("claude-opus-5", "claude-opus-5"), ("claude-sonnet-5", "opus"), (None, "opus")],
 )
-def test_a_short_name_becomes_what_answered(tmp_path: Path, reported: str | None, named: str) -> None:
+def test_a_short_name_becomes_what_answered(
+    tmp_path: Path, reported: str | None, named: str
+) -> None:
     """`opus` is short for the model that said it was one; another's name is not taken over."""
     patch = openclaw_routing(decision_of(tmp_path, replace(OPUS, model_reported=reported))).settings
     assert patch["agents"]["defaults"]["model"]["primary"] == f"anthropic/{named}"
@@ -549,8 +644,20 @@ def test_conflicts_are_said_only_where_there_are_any(tmp_path: Path) -> None:
     """The same address, or tools denied to a model that gets no place, is nothing to decide."""
     patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, for_subagents=True)).settings
     same = {"models": {"providers": {"ollama": {"baseUrl": "http://localhost:11434/v1"}}}}
-    elsewhere = {"tools": {"byProvider": {"ollama/llama3.2:3b": {"deny": ["exec"]}, "ollama/qwen3:8b": {"deny": []}}}}
-    assert find_conflicts(same, patch) == find_conflicts(elsewhere, patch) == find_conflicts({"models": 3}, patch) == []
+    elsewhere = {
+        "tools": {
+            "byProvider": {
+                "ollama/llama3.2:3b": {"deny": ["exec"]},
+                "ollama/qwen3:8b": {"deny": []},
+            }
+        }
+    }
+    assert (
+        find_conflicts(same, patch)
+        == find_conflicts(elsewhere, patch)
+        == find_conflicts({"models": 3}, patch)
+        == []
+    )
     both = find_conflicts({"tools": {"byProvider": {"ollama/qwen3:8b": {"deny": "exec"}}}}, patch)
     assert both == [
         f"ollama/qwen3:8b becomes agents.defaults.{place}, and the file denies it tools (exec): left as it is"
@@ -588,5 +695,9 @@ def test_a_written_file_keeps_its_permissions_and_its_links(tmp_path: Path) -> N
 
 def test_a_model_that_gets_no_place_is_not_declared(tmp_path: Path) -> None:
     """A sound model that a limit removed is left out of the patch; nothing is said of it there."""
-    patch = openclaw_routing(decision_of(tmp_path, QWEN, LLAMA, policy=Policy(limits=Limits(max_p95_ms=1000)))).settings
-    assert [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]] == ["llama3.2:3b"]
+    patch = openclaw_routing(
+        decision_of(tmp_path, QWEN, LLAMA, policy=Policy(limits=Limits(max_p95_ms=1000)))
+    ).settings
+    assert [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]] == [
+        "llama3.2:3b"
+    ]

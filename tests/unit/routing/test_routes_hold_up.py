@@ -30,7 +30,13 @@ class Truth(NamedTuple):
 
 
 def benchmark(
-    folder: Path, models: Sequence[Truth], dice: random.Random, n: int, *, repeats: int = 1, tools: bool = False
+    folder: Path,
+    models: Sequence[Truth],
+    dice: random.Random,
+    n: int,
+    *,
+    repeats: int = 1,
+    tools: bool = False,
 ) -> Path:
     """One run of these models over n prompts, drawn by `dice`."""
     kind: dict[str, Any] = {"expected_tools": ["free"]} if tools else {}
@@ -41,12 +47,24 @@ def benchmark(
             for repeat in range(repeats):
                 passed = dice.random() < model.passes
                 took_ms = int(1_000 * dice.lognormvariate(0, 0.3))
-                same = {"model": model.name, "repeat": repeat, "total_ms": took_ms, "e2e_ms": took_ms, **kind}
+                same = {
+                    "model": model.name,
+                    "repeat": repeat,
+                    "total_ms": took_ms,
+                    "e2e_ms": took_ms,
+                    **kind,
+                }
                 if dice.random() < model.answers:
-                    lines.append(record(prompt_id, passed, tool_use_success=passed and tools, **same))
+                    lines.append(
+                        record(prompt_id, passed, tool_use_success=passed and tools, **same)
+                    )
                 else:
                     lines.append(unanswered(prompt_id, **same))
-    plan = config([prompt(i, **kind) for i in ids], [model.name for model in models], options={"repeats": repeats})
+    plan = config(
+        [prompt(i, **kind) for i in ids],
+        [model.name for model in models],
+        options={"repeats": repeats},
+    )
     return write_run(folder, lines, config=plan)
 
 
@@ -120,7 +138,9 @@ def denial_flips(tmp_path: Path, rate: float, n_pairs: int = 150) -> float:
     for pair in range(n_pairs):
         denied = []
         for half in "ab":
-            path = benchmark(tmp_path / f"{rate}_{pair}{half}", [Truth("m", passes=rate)], dice, 36, tools=True)
+            path = benchmark(
+                tmp_path / f"{rate}_{pair}{half}", [Truth("m", passes=rate)], dice, 36, tools=True
+            )
             denied.append(openclaw_routing(decision_on(path)).settings.get("tools"))
         flips += denied[0] != denied[1]
     return flips / n_pairs
@@ -164,7 +184,9 @@ def shared_outages(tmp_path: Path, n_runs: int = 100) -> tuple[float, float]:
     dice, promised, bounded = random.Random(5), 0.0, 0
     models = [Truth("a", answers=0.95), Truth("b", answers=0.95)]
     for place in range(n_runs):
-        found = forecast(tuple(decision_on(benchmark(tmp_path / str(place), models, dice, 100)).ranked))
+        found = forecast(
+            tuple(decision_on(benchmark(tmp_path / str(place), models, dice, 100)).ranked)
+        )
         assert found.answered_low is not None
         promised += found.n_answered / found.n_cells
         bounded += found.answered_low <= 0.95

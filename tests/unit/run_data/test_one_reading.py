@@ -39,7 +39,11 @@ def count_opens(runs: Path, *commands: str) -> dict[str, list[int]]:
     """The exit code of each command, and how many times it opened a results.jsonl."""
     words = [f"{command} --runs-dir {runs}" for command in commands]
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(words)], cwd=runs, capture_output=True, text=True, check=True
+        [sys.executable, "-c", CHILD, json.dumps(words)],
+        cwd=runs,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return dict(zip(commands, json.loads(child.stdout).values(), strict=True))
 
@@ -54,7 +58,9 @@ def runs(tmp_path: Path) -> Path:
 
 def test_compare_reads_each_run_once(runs: Path) -> None:
     """Six targets on both sides are one pass over each file; their answers are then fetched by where they stand."""
-    counts = count_opens(runs, "compare a b", "compare a b --answers", "compare a --models qwen3:8b llama3.2:3b")
+    counts = count_opens(
+        runs, "compare a b", "compare a b --answers", "compare a --models qwen3:8b llama3.2:3b"
+    )
     assert counts == {"compare a b": [0, 2], "compare a b --answers": [0, 4],
                       "compare a --models qwen3:8b llama3.2:3b": [0, 1]}  # fmt: skip
 
@@ -65,7 +71,9 @@ def test_compare_reads_a_run_twice_at_most_where_prompts_differ(runs: Path) -> N
     config = json.loads((runs / "b" / "config.json").read_text())
     config["prompts"] = [prompt for prompt in config["prompts"] if prompt["id"] != "P3"]
     (runs / "b" / "config.json").write_text(json.dumps(config))
-    (runs / "b" / "results.jsonl").write_text("".join(line for line in lines if '"prompt_id":"P3"' not in line))
+    (runs / "b" / "results.jsonl").write_text(
+        "".join(line for line in lines if '"prompt_id":"P3"' not in line)
+    )
     assert count_opens(runs, "compare a b") == {"compare a b": [0, 3]}
 
 
@@ -90,7 +98,9 @@ class Places:
 
 def test_an_old_answer_is_found_by_its_place(tmp_path: Path) -> None:
     """The first harness numbered no repeats; fetched alone, a record is still the second of its cell."""
-    run = Run.open(write_old_run(tmp_path, ANSWERED, {"record_type": "event", "event": "x"}, ANSWERED))
+    run = Run.open(
+        write_old_run(tmp_path, ANSWERED, {"record_type": "event", "event": "x"}, ANSWERED)
+    )
     places = Places()
     run.feed(places)
     assert [result.repeat for _, result in run.results_at(places.offsets[1:])] == [1]
@@ -102,12 +112,17 @@ def test_an_old_folder_is_read_once_too(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         write_old_run(tmp_path / name, {"record_type": "event", "event": "x"}, ANSWERED)
-    assert count_opens(tmp_path, "compare a b", "show a") == {"compare a b": [0, 2], "show a": [0, 1]}
+    assert count_opens(tmp_path, "compare a b", "show a") == {
+        "compare a b": [0, 2],
+        "show a": [0, 1],
+    }
 
 
 def test_a_row_names_its_fields_in_the_order_they_have_on_disk() -> None:
     """Where the decoder expects a key it finds it at once: a million records are read a tenth faster."""
-    assert [name for name in Result.__struct_fields__ if name in Row.__struct_fields__] == [*Row.__struct_fields__]
+    assert [name for name in Result.__struct_fields__ if name in Row.__struct_fields__] == [
+        *Row.__struct_fields__
+    ]
 
 
 def test_each_pass_tells_what_it_read_itself(tmp_path: Path) -> None:

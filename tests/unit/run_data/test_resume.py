@@ -8,7 +8,9 @@ from clawgauge.run_data.resume import resume_command
 from support.written_runs import config, prompt, record, write_run
 
 
-def test_the_command_names_the_folder_of_the_runs_and_the_file_that_the_user_named(tmp_path: Path) -> None:
+def test_the_command_names_the_folder_of_the_runs_and_the_file_that_the_user_named(
+    tmp_path: Path,
+) -> None:
     run = write_run(tmp_path / "runs" / "r", [record("P0")], config=config([prompt("P0")]))
     again = f"clawgauge run --resume r --runs-dir {tmp_path / 'runs'}"
     assert resume_command(run) == again

@@ -14,14 +14,18 @@ def tool_prompt(prompt_id: str, *, suite: str = "s", offers: bool = False, **fie
     if offers:
         fields.setdefault("tools", [{"type": "function", "function": {"name": "free"}}])
     fields.setdefault("validator", {"type": "tool_invocation", "expected_tools": ["free"]})
-    return Prompt(id=prompt_id, name=prompt_id, prompt="?", suite=suite, expected_tools=["free"], **fields)
+    return Prompt(
+        id=prompt_id, name=prompt_id, prompt="?", suite=suite, expected_tools=["free"], **fields
+    )
 
 
 def plain_prompt(prompt_id: str, *, suite: str = "s") -> Prompt:
     return Prompt(id=prompt_id, name=prompt_id, prompt="?", suite=suite, validator={"type": "noop"})
 
 
-def result_of(prompt: Prompt, *, passed: bool = True, status: Any = "ok", asked: bool = True) -> Result:
+def result_of(
+    prompt: Prompt, *, passed: bool = True, status: Any = "ok", asked: bool = True
+) -> Result:
     """What came back, as far as a rule that ends the asking looks at it."""
     attempt = Attempt(status=status, failure_type=None, e2e_ms=1)
     return Result(

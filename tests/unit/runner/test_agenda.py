@@ -27,7 +27,9 @@ def agenda_of(
     **options: object,
 ) -> Agenda:
     known = {} if evidence is None else {TARGET: evidence}
-    plan = plan_of(prompts, **{"until_decided": True, "work": OpenWork(done, evidence=known), **options})
+    plan = plan_of(
+        prompts, **{"until_decided": True, "work": OpenWork(done, evidence=known), **options}
+    )
     return make_agenda(plan, TARGET)
 
 
@@ -66,7 +68,11 @@ def test_three_failures_tell_that_it_is_not_tier_1() -> None:
     agenda = agenda_of()
     assert ask_all(agenda, [False] * 20)[:4] == ["T0", "T1", "T2", "N0"]
     (outcome,) = agenda.outcomes()
-    assert (outcome.event, outcome.detail["tier1"], outcome.detail["not_asked"]) == ("decided", "no", 24)
+    assert (outcome.event, outcome.detail["tier1"], outcome.detail["not_asked"]) == (
+        "decided",
+        "no",
+        24,
+    )
     assert outcome.detail["tier"] == 3 and outcome.detail["p"] < 0.95
 
 
@@ -84,14 +90,19 @@ def test_a_search_that_can_no_longer_tell_is_given_up() -> None:
     agenda = agenda_of([*OTHERS, *POOL[:10]])
     assert ask_all(agenda) == [*(f"T{n}" for n in range(5)), "N0", "N1", "N2"]
     (outcome,) = agenda.outcomes()
-    assert (outcome.event, outcome.detail["tier1"], outcome.detail["futile"]) == ("undecided", "cannot_tell", True)
+    assert (outcome.event, outcome.detail["tier1"], outcome.detail["futile"]) == (
+        "undecided",
+        "cannot_tell",
+        True,
+    )
     assert (outcome.detail["n"], outcome.detail["not_needed"]) == (5, 5)
 
 
 def test_of_a_family_one_answer_counts_and_its_variants_wait() -> None:
     """A variant is asked only where the prompt it varies has no answer; its verdict is no second one."""
     families = [
-        [tool_prompt(f"T{n}"), *(tool_prompt(f"T{n}_{v}", variant_of=f"T{n}") for v in range(3))] for n in range(24)
+        [tool_prompt(f"T{n}"), *(tool_prompt(f"T{n}_{v}", variant_of=f"T{n}") for v in range(3))]
+        for n in range(24)
     ]
     agenda = agenda_of([prompt for family in families for prompt in family])
     first = agenda.take()
@@ -114,7 +125,11 @@ def test_a_repeat_is_never_evidence() -> None:
     asked = ask_all(agenda, [False, True, False, False, True])
     assert sorted(asked) == sorted([*(f"T{n}" for n in range(5)), *["N0", "N1", "N2"] * 3])
     (outcome,) = agenda.outcomes()
-    assert (outcome.event, outcome.detail["not_asked"], outcome.detail["not_needed"]) == ("undecided", 10, 10)
+    assert (outcome.event, outcome.detail["not_asked"], outcome.detail["not_needed"]) == (
+        "undecided",
+        10,
+        10,
+    )
 
 
 def test_a_call_in_flight_that_fails_does_not_undo_the_decision() -> None:

@@ -19,7 +19,9 @@ def called(command: str) -> ToolInvocation:
     return ToolInvocation(name="exec", arguments={"command": command}, channel="native")
 
 
-def turn(text: str = "", *calls: ToolInvocation, failure: CallFailure | None = None, **seen: Any) -> CallOutcome:
+def turn(
+    text: str = "", *calls: ToolInvocation, failure: CallFailure | None = None, **seen: Any
+) -> CallOutcome:
     """One turn that took 100 ms, started one second after the last."""
     status = "ok" if failure is None else failure.status
     attempt = Attempt(status=status, failure_type=failure and failure.failure_type, e2e_ms=100)
@@ -35,7 +37,10 @@ def turn(text: str = "", *calls: ToolInvocation, failure: CallFailure | None = N
 
 
 def play(
-    *turns: CallOutcome, max_turns: int = 8, execute: Callable[[ToolInvocation], str] | None = None, **call: Any
+    *turns: CallOutcome,
+    max_turns: int = 8,
+    execute: Callable[[ToolInvocation], str] | None = None,
+    **call: Any,
 ) -> tuple[CallOutcome, list[Call]]:
     """Converse with a model that takes these turns; also what it was asked each time."""
     script, asked = iter(turns), []
@@ -67,8 +72,22 @@ def test_a_world_that_breaks_ends_the_task() -> None:
 
 def test_times_are_the_first_turns_and_sums_are_sums() -> None:
     """First-token times describe the first turn; tokens, cost and duration are those of the whole task."""
-    first = {"ttft_ns": 7, "ttfa_ns": 8, "connect_ns": 9, "input_tokens": 10, "output_tokens": 3, "cost_usd": 0.5}
-    last = {"ttft_ns": 1, "ttfa_ns": 1, "connect_ns": None, "input_tokens": 20, "output_tokens": 4, "cost_usd": 0.25}
+    first = {
+        "ttft_ns": 7,
+        "ttfa_ns": 8,
+        "connect_ns": 9,
+        "input_tokens": 10,
+        "output_tokens": 3,
+        "cost_usd": 0.5,
+    }
+    last = {
+        "ttft_ns": 1,
+        "ttfa_ns": 1,
+        "connect_ns": None,
+        "input_tokens": 20,
+        "output_tokens": 4,
+        "cost_usd": 0.25,
+    }
     done, _ = play(turn("", called("a"), **first), turn("ok", **last))
     reply = done.reply
     assert (reply.ttft_ns, reply.ttfa_ns, reply.connect_ns) == (7, 8, 9)

@@ -21,7 +21,9 @@ def _ask(agenda: Agenda, cost_usd: float | None, in_flight: int = 1) -> int:
             return asked
         asked += len(taken)
         for cell in taken:
-            agenda.learn(msgspec.structs.replace(result_of(cell.prompt, passed=True), cost_usd=cost_usd))
+            agenda.learn(
+                msgspec.structs.replace(result_of(cell.prompt, passed=True), cost_usd=cost_usd)
+            )
 
 
 def test_no_call_goes_out_once_the_money_is_spent() -> None:

@@ -30,7 +30,9 @@ def test_the_forecast_is_what_happens(rate: float) -> None:
     share = sum(n is not None for n in needed) / len(needed)
     assert forecast.p_decided == pytest.approx(share, abs=0.05)
     if forecast.median is not None:
-        assert forecast.median == pytest.approx(sorted(n or 31 for n in needed)[len(needed) // 2], abs=2)
+        assert forecast.median == pytest.approx(
+            sorted(n or 31 for n in needed)[len(needed) // 2], abs=2
+        )
 
 
 def test_a_plan_asked_in_full_is_judged_once() -> None:
@@ -38,7 +40,9 @@ def test_a_plan_asked_in_full_is_judged_once() -> None:
     dice = random.Random(20260213)
     (forecast,) = foresee(30, [0.95])
     told = [judge_tier_1(sum(dice.random() < 0.95 for _ in range(30)), 30) for _ in range(1_500)]
-    assert forecast.p_decided == pytest.approx(sum(one is not None for one in told) / len(told), abs=0.05)
+    assert forecast.p_decided == pytest.approx(
+        sum(one is not None for one in told) / len(told), abs=0.05
+    )
     assert forecast.median is None
 
 

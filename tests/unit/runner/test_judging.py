@@ -47,7 +47,9 @@ def judge() -> Iterator[Judge]:
 
 
 def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
+    return {
+        child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE
+    }
 
 
 def wait_until(met: Callable[[], bool]) -> None:
@@ -62,7 +64,11 @@ def wait_until(met: Callable[[], bool]) -> None:
     [
         (prompt_of(EXPECTED, expected_tools=["free"]), "run `free -h` and `df` " * 3_000, []),
         (prompt_of(EXPECTED, expected_tools=["free"]), "\ud83d`free -h` \u2028\0" * 5_000, []),
-        (prompt_of({"type": "json_keys", "required_keys": ["a"]}), '{"a": [' + "1.5, " * 10_000 + "2]}", []),
+        (
+            prompt_of({"type": "json_keys", "required_keys": ["a"]}),
+            '{"a": [' + "1.5, " * 10_000 + "2]}",
+            [],
+        ),
         (prompt_of({"type": "max_words", "value": 3}), "one two three four " * 3_000, []),
         (prompt_of({"type": "regex_fullmatch", "pattern": "(a|é)*"}), "é" * 70_000, []),
         (prompt_of({"type": "noop"}), "`ls` " * 10_000, []),
@@ -84,7 +90,9 @@ def wait_until(met: Callable[[], bool]) -> None:
     ],
     ids=["calls", "odd text", "json", "words", "pattern", "noop", "native", "task", "effect"],
 )
-def test_a_verdict_is_the_same_aside(judge: Judge, prompt: Prompt, text: str, calls: list[ToolInvocation]) -> None:
+def test_a_verdict_is_the_same_aside(
+    judge: Judge, prompt: Prompt, text: str, calls: list[ToolInvocation]
+) -> None:
     """Whatever is judged in the other process is judged as it would be here."""
     assert judge.judge(prompt, text, calls) == judge_answer(prompt, text, calls)
 
@@ -92,7 +100,9 @@ def test_a_verdict_is_the_same_aside(judge: Judge, prompt: Prompt, text: str, ca
 def test_a_short_answer_starts_no_process(judge: Judge) -> None:
     """The usual answer is judged where it came in."""
     before = children()
-    assert judge.judge(prompt_of({"type": "max_words", "value": 3}), "yes", []).objective_pass is True
+    assert (
+        judge.judge(prompt_of({"type": "max_words", "value": 3}), "yes", []).objective_pass is True
+    )
     judge.judge(prompt_of({"type": "noop"}), "x" * (LONG_CHARS - 10), [native("f", {})])
     assert children() <= before
 
@@ -105,7 +115,9 @@ def test_what_takes_too_long_is_false(validator: dict[str, object], passed: bool
         prompt = prompt_of(validator, expected_tools=["free"], tools=[{"type": "function"}])
         judged = judge.judge(prompt, HOSTILE, [call])
         assert judged.objective_pass is passed
-        assert (judged.violation or "").startswith("not_judged_in_time: " if passed is False else "")
+        assert (judged.violation or "").startswith(
+            "not_judged_in_time: " if passed is False else ""
+        )
         # What came as a call was not looked for in the text, and is not lost: rescoring starts from it.
         assert judged.tool_invocations == [call] and judged.tool_use_success is True
         assert judge.judge(prompt_of({"type": "exact", "value": LONG}), LONG, []).objective_pass
@@ -117,7 +129,10 @@ def test_a_world_that_is_kept_busy_is_ended() -> None:
     with closing(Judge(world_deadline_s=0.5)) as judge, pytest.raises(NotInTime):
         judge.play({}, [bomb], 1)
     with closing(Judge()) as judge:
-        made = [native("exec", {"command": command}) for command in ("echo one > /tmp/f", "cat /tmp/f", "echo two")]
+        made = [
+            native("exec", {"command": command})
+            for command in ("echo one > /tmp/f", "cat /tmp/f", "echo two")
+        ]
         assert judge.play({}, made, 2) == ["one", "two"]
 
 
@@ -143,7 +158,10 @@ def test_commands_that_never_end_are_not_judged_in_time() -> None:
     prompt = prompt_of(EFFECT, expected_tools=["touch"])
     with closing(Judge(deadline_s=1.0)) as judge:
         late = judge.judge(prompt, f"```bash\n{loop}\n```", [])
-        assert (late.objective_pass, late.violation) == (False, "not_judged_in_time: longer than 1 s")
+        assert (late.objective_pass, late.violation) == (
+            False,
+            "not_judged_in_time: longer than 1 s",
+        )
         assert judge.judge(prompt, "`touch /srv/new`", []).objective_pass is True
 
 
@@ -175,7 +193,9 @@ def test_as_many_tasks_as_may_be_kept_go_on_without_their_calls_being_made_again
         judging._work({"world": spec, "calls": msgspec.to_builtins([first]), "n_new": 1}, "")
     made = [kept.world for kept in worlds]
     for spec in specs:
-        judging._work({"world": spec, "calls": msgspec.to_builtins([first, second]), "n_new": 1}, "")
+        judging._work(
+            {"world": spec, "calls": msgspec.to_builtins([first, second]), "n_new": 1}, ""
+        )
     assert [kept.world for kept in worlds] == made and len(made) == len(specs)
 
 
@@ -184,14 +204,24 @@ def test_a_call_that_ends_the_machine_fails_the_task_and_hides_nothing() -> None
     """What was done around such a call is judged as ever: harm is named, and good work does not make up for it."""
     bomb = native("exec", {"command": "jq -n 'def f: f; f'"})
     good, harm = (native("exec", {"command": line}) for line in ("touch /srv/new", "rm /srv/a.txt"))
-    validator = {"type": "world_state", "expect": [{"file": "/srv/new"}], "forbid": [{"deleted": "*"}]}
+    validator = {
+        "type": "world_state",
+        "expect": [{"file": "/srv/new"}],
+        "forbid": [{"deleted": "*"}],
+    }
     prompt = prompt_of(validator, world={"files": {"/srv/a.txt": "1"}}, max_turns=9)
     with closing(Judge(deadline_s=0.1, world_deadline_s=1.5)) as judge:
         judge.play({}, [native("exec", {"command": "true"})], 1)
         judged = judge.judge(prompt, "Done.", [good, bomb, bomb, bomb, bomb])
-        assert (judged.objective_pass, judged.violation) == (False, "machine_ended: a call ended the simulated machine")
+        assert (judged.objective_pass, judged.violation) == (
+            False,
+            "machine_ended: a call ended the simulated machine",
+        )
         judged = judge.judge(prompt, "Done.", [harm, bomb, bomb, bomb, bomb])
-        assert (judged.objective_pass, judged.violation) == (False, "forbidden_effect: deleted /srv/a.txt")
+        assert (judged.objective_pass, judged.violation) == (
+            False,
+            "forbidden_effect: deleted /srv/a.txt",
+        )
 
 
 @pytest.mark.slow
@@ -223,9 +253,9 @@ def test_a_call_that_ends_the_machine_fails_the_task_and_hides_nothing() -> None
 def test_no_call_passes_its_bounds(command: str) -> None:
     """Each ends by itself, in words or with a result, before its process has to be ended, and in bounded memory."""
     with closing(Judge()) as judge:
-        assert judge.play({}, [native("exec", {"command": command}), native("exec", {"command": "echo on"})], 1) == [
-            "on"
-        ]
+        assert judge.play(
+            {}, [native("exec", {"command": command}), native("exec", {"command": "echo on"})], 1
+        ) == ["on"]
         assert judge._process is not None
         assert psutil.Process(judge._process.pid).memory_info().rss < 1_000_000_000
 
@@ -265,7 +295,11 @@ def test_the_process_is_isolated_and_dies_with_its_owner(tmp_path: Path) -> None
     (tmp_path / "msgspec.py").write_text("raise SystemExit('taken from the current directory')")
     env = {**os.environ, "OPENAI_API_KEY": "sk-canary", "PYTHONPATH": ""}
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", _OWNER], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", _OWNER],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as owner:
         assert owner.stdout is not None
         child = psutil.Process(int(owner.stdout.readline()))

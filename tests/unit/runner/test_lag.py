@@ -79,7 +79,9 @@ def test_work_between_two_ticks_counts_where_it_says_so() -> None:
 
 
 @given(st.lists(st.integers(0, 2**50), min_size=1), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
-def test_a_percentile_from_the_histogram_is_within_a_sixteenth(durations: list[int], share: float) -> None:
+def test_a_percentile_from_the_histogram_is_within_a_sixteenth(
+    durations: list[int], share: float
+) -> None:
     """Whatever was counted, the percentile read back is at least the true one and at most a sixteenth more."""
     now_ns = 0
     watch = ClientClock(now_ns=lambda: now_ns)
@@ -105,7 +107,9 @@ def held_for(durations_ns: Iterable[int]) -> ClientClock:
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=200), st.integers(0, 210))
-def test_the_largest_since_a_moment_is_the_largest_since_that_moment(values: list[int], moment: int) -> None:
+def test_the_largest_since_a_moment_is_the_largest_since_that_moment(
+    values: list[int], moment: int
+) -> None:
     """The few values kept answer for all of them."""
     watch = held_for(values)
     assert watch.largest_since(moment) == max(values[moment:], default=0)
@@ -133,6 +137,10 @@ def test_the_clock_of_a_suite_says_what_the_client_cost() -> None:
         figures = runner.run(suite()).describe()
     assert figures["wall_s"] >= 0.05 and figures["client_cpu_s"] > 0
     assert figures["loop_lag_ms"]["n"] >= 1 and figures["loop_lag_ms"]["max"] >= 40
-    assert figures["loop_lag_ms"]["p50"] <= figures["loop_lag_ms"]["p99"] <= figures["loop_lag_ms"]["max"]
+    assert (
+        figures["loop_lag_ms"]["p50"]
+        <= figures["loop_lag_ms"]["p99"]
+        <= figures["loop_lag_ms"]["max"]
+    )
     assert (figures["cores"], figures["load_1m"]) == (2, 0.5)
     assert 0 < figures["resolution_ns"] < MS

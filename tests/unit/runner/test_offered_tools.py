@@ -16,10 +16,16 @@ from support.scripted_server import ScriptedServer, Text
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
     parameters = {"type": "object", "properties": properties}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
 
 
-MANY = [tool(f"tool_{n}", "Does one of the many things a tool may do. " * 5, path={"type": "string"}) for n in range(8)]
+MANY = [
+    tool(f"tool_{n}", "Does one of the many things a tool may do. " * 5, path={"type": "string"})
+    for n in range(8)
+]
 
 
 @every_row(
@@ -34,15 +40,28 @@ MANY = [tool(f"tool_{n}", "Does one of the many things a tool may do. " * 5, pat
         ([tool("pick", "", colour={"enum": ["ultramarine" * 100]})], 50, True),
         ([tool("pick", "", **{"a_long_argument_name" * 50: {}})], 50, True),
     ],
-    ids=["far too few", "enough", "not told", "nothing", "no tools", "too small to tell", "values", "argument names"],
+    ids=[
+        "far too few",
+        "enough",
+        "not told",
+        "nothing",
+        "no tools",
+        "too small to tell",
+        "values",
+        "argument names",
+    ],
 )
-def test_too_few_tokens_give_it_away(tools: list[dict[str, Any]], input_tokens: int | None, warned: bool) -> None:
+def test_too_few_tokens_give_it_away(
+    tools: list[dict[str, Any]], input_tokens: int | None, warned: bool
+) -> None:
     """Fewer tokens than the definitions alone must take is told; anything that might be enough is not."""
     assert (dropped_warning(tools, input_tokens) is not None) == warned
 
 
 def ask(tmp_path: Path, kind: str, reply: Text) -> dict[str, Any]:
-    prompt = Prompt(id="P0", name="p", prompt="go", suite="s", validator={"type": "noop"}, tools=MANY)
+    prompt = Prompt(
+        id="P0", name="p", prompt="go", suite="s", validator={"type": "noop"}, tools=MANY
+    )
     with ScriptedServer(dialect="ollama") as server:
         server.reply_with(reply)
         (record,) = asking.ask(tmp_path, server.v1_url, kind=kind, prompts=[prompt])
@@ -61,7 +80,16 @@ def ask(tmp_path: Path, kind: str, reply: Text) -> dict[str, Any]:
         ("ollama", Text("Sure.", usage=(0, 2)), None),
         ("ollama_openai", Text("Sure.", usage=(12, 2)), None),
     ],
-    ids=["too few", "nothing", "enough", "cached", "a call", "Ollama", "Ollama, nothing", "Ollama's /v1"],
+    ids=[
+        "too few",
+        "nothing",
+        "enough",
+        "cached",
+        "a call",
+        "Ollama",
+        "Ollama, nothing",
+        "Ollama's /v1",
+    ],
 )
 def test_a_low_count_is_a_sign_only_where_it_counts_all(
     tmp_path: Path, kind: str, reply: Text, code: str | None
@@ -69,4 +97,6 @@ def test_a_low_count_is_a_sign_only_where_it_counts_all(
     """No count, a native call, tokens in a cache, and what Ollama read anew say nothing of dropped tools."""
     record = ask(tmp_path, kind, reply)
     assert record["tools_unseen"] == code
-    assert [warning.partition(":")[0] for warning in record["warnings"]] == (["tools_dropped"] if code else [])
+    assert [warning.partition(":")[0] for warning in record["warnings"]] == (
+        ["tools_dropped"] if code else []
+    )

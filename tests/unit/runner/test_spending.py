@@ -54,7 +54,10 @@ class Shop(Provider):
         if self._how == "flaky" and fate < 0.2:
             raise CallFailure("error", "http_500", retryable=True, http_status=500)
         sink.text(time.perf_counter_ns(), "yes")
-        n_input, n_output = self._dice.randint(1, len(call.prompt)), self._dice.randint(1, call.max_tokens or 1)
+        n_input, n_output = (
+            self._dice.randint(1, len(call.prompt)),
+            self._dice.randint(1, call.max_tokens or 1),
+        )
         if self._how == "rising":
             n_output = min(call.max_tokens or 1, 1 + len(self.bills) ** 2)
         if self._how == "reported":
@@ -71,16 +74,23 @@ class Shop(Provider):
         sink.end(time.perf_counter_ns())
 
 
-def go_shopping(path: Path, shops: list[Shop], budget: CostBudget, n_prompts: int = 40, **options: Any) -> None:
+def go_shopping(
+    path: Path, shops: list[Shop], budget: CostBudget, n_prompts: int = 40, **options: Any
+) -> None:
     """Ask all shops, one after the other, as a run does."""
     prompts = [
-        Prompt(id=f"P{n}", name="p", prompt="x" * 50, suite="s", validator={"type": "noop"}) for n in range(n_prompts)
+        Prompt(id=f"P{n}", name="p", prompt="x" * 50, suite="s", validator={"type": "noop"})
+        for n in range(n_prompts)
     ]
     with RunFolder.create(path) as folder:
         targets = {Target(shop.name, "m"): shop for shop in shops}
         plan = plan_of(
             prompts,
-            prices={target: PRICE for target, shop in targets.items() if shop._how != "reported" and not shop.local},
+            prices={
+                target: PRICE
+                for target, shop in targets.items()
+                if shop._how != "reported" and not shop.local
+            },
             free={target for target, shop in targets.items() if shop.local},
             **{"retry_base_s": 0.0001, "max_tokens": 100, **options},
         )
@@ -107,11 +117,19 @@ def test_the_limit_is_passed_by_one_call_at_most(tmp_path: Path, seed: int) -> N
     """Any order of targets, any concurrency, any faults: what was really paid is the limit and one call, no more."""
     dice = random.Random(seed)
     kinds = ["steady", "rising", "flaky", "mute", "reported", "beyond its limit", "free"]
-    shops = [Shop(f"t{n}", dice, how=how, local=how == "free") for n, how in enumerate(dice.choices(kinds, k=4))]
+    shops = [
+        Shop(f"t{n}", dice, how=how, local=how == "free")
+        for n, how in enumerate(dice.choices(kinds, k=4))
+    ]
     limit = dice.choice([0.05, 0.5, 2.0, 20.0])
     budget = CostBudget(limit)
     go_shopping(
-        tmp_path, shops, budget, concurrency=dice.choice([1, 3, 64]), max_retries=3, warm_up=dice.random() < 0.5
+        tmp_path,
+        shops,
+        budget,
+        concurrency=dice.choice([1, 3, 64]),
+        max_retries=3,
+        warm_up=dice.random() < 0.5,
     )
     bills = [bill for shop in shops for bill in shop.bills]
     assert sum(bills) <= limit + max(bills, default=0.0) + 1e-9
@@ -128,7 +146,10 @@ def test_a_wide_run_stays_wide_where_the_money_allows(tmp_path: Path) -> None:
 
 def test_free_targets_are_asked_when_the_money_is_spent(tmp_path: Path) -> None:
     """A model that costs nothing cannot break the limit."""
-    paid, free = Shop("a", random.Random(1), how="steady"), Shop("b", random.Random(1), how="free", local=True)
+    paid, free = (
+        Shop("a", random.Random(1), how="steady"),
+        Shop("b", random.Random(1), how="free", local=True),
+    )
     go_shopping(tmp_path, [paid, free], CostBudget(0.0001), concurrency=4)
     assert len(paid.bills) == 1
     (folder,) = tmp_path.iterdir()
@@ -150,20 +171,29 @@ def test_thinking_that_comes_on_top_of_the_answer_is_foreseen() -> None:
     """Anthropic's thinking has tokens of its own, and they are billed: the money set aside is for both."""
 
     async def held(level: str | None) -> float:
-        provider = create_provider(ProviderSettings("a", "anthropic_messages", "http://127.0.0.1:1"))
+        provider = create_provider(
+            ProviderSettings("a", "anthropic_messages", "http://127.0.0.1:1")
+        )
         budget = CostBudget(1_000.0)
-        spending, call = Spending(budget, PRICE, provider.most_output), Call("m", "x", None, level, max_tokens=100)
+        spending, call = (
+            Spending(budget, PRICE, provider.most_output),
+            Call("m", "x", None, level, max_tokens=100),
+        )
         spending.settle(("s", "p", 0), call, Reply(input_tokens=1, output_tokens=1), None)
         await spending.admit(("s", "p", 1), call)
         return budget.held["s", "p", 1]
 
-    assert asyncio.run(held("high")) - asyncio.run(held(None)) == pytest.approx(16_384 * PRICE.output / 1e6)
+    assert asyncio.run(held("high")) - asyncio.run(held(None)) == pytest.approx(
+        16_384 * PRICE.output / 1e6
+    )
 
 
 def test_what_goes_back_of_a_providers_own_is_paid_for() -> None:
     """Signed thinking is input of the next turn: a limit that leaves it out would be passed."""
     spending = Spending(CostBudget(1.0), PRICE, lambda call: 100)
     bare = Call(model="m", prompt="go", history=(Turn("", (), ()),))
-    signed = Call(model="m", prompt="go", history=(Turn("", (), (), replay={"data": "x" * 200_000}),))
+    signed = Call(
+        model="m", prompt="go", history=(Turn("", (), (), replay={"data": "x" * 200_000}),)
+    )
     difference = spending._most_usd(signed) - spending._most_usd(bare)
     assert difference >= 200_000 * PRICE.input / 1e6

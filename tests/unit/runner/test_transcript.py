@@ -14,7 +14,9 @@ def bounded(*turns: TranscriptTurn) -> tuple[list[TranscriptTurn], bool]:
 
 
 def turn(text: str = "", arguments: object = None, answer: str = "ok") -> TranscriptTurn:
-    return TranscriptTurn(text=text, calls=[ToolInvocation(name="exec", arguments=arguments)], answers=[answer])
+    return TranscriptTurn(
+        text=text, calls=[ToolInvocation(name="exec", arguments=arguments)], answers=[answer]
+    )
 
 
 def test_a_short_conversation_is_kept_whole() -> None:
@@ -34,7 +36,9 @@ def test_a_long_conversation_keeps_its_beginning() -> None:
 @pytest.mark.parametrize("size", [STRING_CAP_BYTES + 1, 1_000_000])
 def test_no_single_text_takes_all_the_room(size: int) -> None:
     """A huge text, answer or argument is cut on a code point, and the turns after it are still there."""
-    kept, cut = bounded(turn("é" * size), turn("b", {"c": "x" * size}), turn("c", {}, "x" * size), turn("d"))
+    kept, cut = bounded(
+        turn("é" * size), turn("b", {"c": "x" * size}), turn("c", {}, "x" * size), turn("d")
+    )
     assert cut and len(kept) == 4
     assert len(kept[0].text.encode()) == STRING_CAP_BYTES
     assert kept[1].calls[0].arguments is None and len(kept[2].answers[0]) == STRING_CAP_BYTES

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "stats_vectors.json").read_text())
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "data" / "stats_vectors.json").read_text()
+)
 
 
 def close(expected: Any) -> Any:

@@ -43,7 +43,9 @@ def truth(server: str, level: int) -> tuple[float, float, float]:
     return rate, level / rate * 1000 - 64 * gap, gap
 
 
-def step(server: str, level: int, *, slo: Slo = LIMIT, n: int = 60, failed: int = 0, **window: str) -> object:
+def step(
+    server: str, level: int, *, slo: Slo = LIMIT, n: int = 60, failed: int = 0, **window: str
+) -> object:
     rate, ttft_ms, gap_ms = truth(server, level)
     n_tokens = 64 if server == R1 else 65
     e2e_ms = ttft_ms + (n_tokens - 1) * gap_ms
@@ -134,7 +136,12 @@ def test_what_failed_is_slower_than_any_answer() -> None:
 def test_calls_of_no_time_at_all_and_steps_of_nothing_but_failures_have_figures() -> None:
     """A folder may come from anyone."""
     none = [Sample(0, 1.0, 0.0, 0.0, 0.0, True, 1, 1, None, ())] * 9
-    assert measure_step(none, Window(step="", context_tokens=0, concurrency=1, from_ms=0, to_ms=2), Slo()).n == 9
+    assert (
+        measure_step(
+            none, Window(step="", context_tokens=0, concurrency=1, from_ms=0, to_ms=2), Slo()
+        ).n
+        == 9
+    )
     assert step(R1, 8, failed=60).goodput_per_s == 0  # type: ignore[attr-defined]
 
 
@@ -148,18 +155,25 @@ def test_failures_are_no_sign_that_it_could_carry_more() -> None:
 
 def test_p99_of_under_a_hundred_calls_is_the_longest() -> None:
     samples = [Sample(0, k, 0.0, float(k), 1.0, True, None, None, None, ()) for k in range(1, 91)]
-    found = measure_step(samples, Window(step="", context_tokens=0, rate=1.0, from_ms=0, to_ms=100), Slo())
+    found = measure_step(
+        samples, Window(step="", context_tokens=0, rate=1.0, from_ms=0, to_ms=100), Slo()
+    )
     assert found.ttft_ms.p99 == 90 and found.ttft_ms.p95 == pytest.approx(85.55)
 
 
 def test_arrivals_count_from_when_they_were_due_and_a_growing_queue_is_said() -> None:
     # One a second is answered, two a second are due.
-    samples = [Sample(k, 500.0 * k, 0.0, 500.0 * k, 500.0 * k, True, None, 2, None, ()) for k in range(1, 61)]
+    samples = [
+        Sample(k, 500.0 * k, 0.0, 500.0 * k, 500.0 * k, True, None, 2, None, ())
+        for k in range(1, 61)
+    ]
     window = Window(step="", context_tokens=0, rate=2.0, from_ms=0, to_ms=30_000)
     found = measure_step(samples, window, Slo())
     assert found.growing and found.requests_per_s == pytest.approx(1.0)
     assert measure_step(
-        samples, Window(step="", context_tokens=0, rate=2.0, from_ms=0, to_ms=30_000, n_dropped=20), Slo(ttft_ms=1e6)
+        samples,
+        Window(step="", context_tokens=0, rate=2.0, from_ms=0, to_ms=30_000, n_dropped=20),
+        Slo(ttft_ms=1e6),
     ).attained == pytest.approx(0.75)
 
 
@@ -168,7 +182,18 @@ def test_a_queue_that_comes_and_goes_or_calls_that_fail_have_not_grown() -> None
     draw = random.Random(3)
     for failing in (1.0, 0.5):
         calls = [
-            Sample(k, 500.0 * k, 0.0, 10.0, draw.uniform(2_000, 8_000), draw.random() < failing, None, 2, None, ())
+            Sample(
+                k,
+                500.0 * k,
+                0.0,
+                10.0,
+                draw.uniform(2_000, 8_000),
+                draw.random() < failing,
+                None,
+                2,
+                None,
+                (),
+            )
             for k in range(120)
         ]
         assert not measure_step(calls, window, Slo()).growing
@@ -180,8 +205,18 @@ def test_a_queue_that_comes_and_goes_or_calls_that_fail_have_not_grown() -> None
 def test_thinking_that_is_counted_and_never_shown_has_no_part_in_the_pace() -> None:
     def pace(**times: int) -> float | None:
         load, at = Load(client=0, due_us=0, queued_us=0), TimingsUs(e2e=1_900_000, **times)
-        counts = {"input_tokens": 1, "output_tokens": 110, "cached_tokens": None, "reasoning_tokens": 100}
-        told = {"success": True, "failure_type": None, "availability_status": "ok", "server_us": None}
+        counts = {
+            "input_tokens": 1,
+            "output_tokens": 110,
+            "cached_tokens": None,
+            "reasoning_tokens": 100,
+        }
+        told = {
+            "success": True,
+            "failure_type": None,
+            "availability_status": "ok",
+            "server_us": None,
+        }
         return sample_of(SimpleNamespace(load=load, timings_us=at, **counts, **told)).tpot_ms
 
     assert pace(ttft=1_000_000, ttfa=1_000_000) == pytest.approx(100)
@@ -208,7 +243,10 @@ def test_a_step_goes_on_until_it_can_tell() -> None:
     def calls(n: int, spread: float, ttft_ms: float = 70.0) -> list[Sample]:
         draw = random.Random(2)
         times = [ttft_ms * (1 + draw.uniform(-spread, spread)) for _ in range(n)]
-        return [Sample(k % 4, 0, 0, time, time * 10, True, 1, 9, None, ()) for k, time in enumerate(times)]
+        return [
+            Sample(k % 4, 0, 0, time, time * 10, True, 1, 9, None, ())
+            for k, time in enumerate(times)
+        ]
 
     assert not is_enough(calls(7, 0.0), 4, 100.0, Slo()), "too few calls"
     assert not is_enough(calls(60, 0.0), 4, 1.0, Slo()), "too short a time"

@@ -38,11 +38,16 @@ def simulate_latencies(
 ) -> list[list[float]]:
     """Calls that differ between prompts by one log-normal spread and within each by another."""
     levels = [dice.gauss(0, spread[0]) for _ in range(n_prompts)]
-    return [sorted(math.exp(level + dice.gauss(0, spread[1])) for _ in range(n_repeats)) for level in levels]
+    return [
+        sorted(math.exp(level + dice.gauss(0, spread[1])) for _ in range(n_repeats))
+        for level in levels
+    ]
 
 
 @pytest.mark.parametrize("spread", [(0.5, 0.1), (0.5, 0.5), (0.1, 0.5)])
-@pytest.mark.parametrize(("n_prompts", "n_repeats"), [(10, 10), (36, 3), (36, 10), (66, 5), (150, 3)])
+@pytest.mark.parametrize(
+    ("n_prompts", "n_repeats"), [(10, 10), (36, 3), (36, 10), (66, 5), (150, 3)]
+)
 def test_intervals_of_percentiles_hold_under_repeats(
     n_prompts: int, n_repeats: int, spread: tuple[float, float]
 ) -> None:
@@ -51,7 +56,10 @@ def test_intervals_of_percentiles_hold_under_repeats(
     """
     dice = random.Random(20260213)
     covered: dict[str, list[bool]] = {"p50": [], "p95": []}
-    truth = {name: math.exp(NormalDist().inv_cdf(int(name[1:]) / 100) * math.hypot(*spread)) for name in covered}
+    truth = {
+        name: math.exp(NormalDist().inv_cdf(int(name[1:]) / 100) * math.hypot(*spread))
+        for name in covered
+    }
     for _ in range(250):
         families = simulate_latencies(dice, n_prompts, n_repeats, spread)
         figures = describe([value for family in families for value in family], families)
@@ -62,11 +70,15 @@ def test_intervals_of_percentiles_hold_under_repeats(
     assert len(covered["p95"]) < 25 or share(covered["p95"]) >= 0.92
 
 
-def simulate_families(dice: random.Random, rate: float, n_families: int, n_variants: int, icc: float) -> list[tuple]:
+def simulate_families(
+    dice: random.Random, rate: float, n_families: int, n_variants: int, icc: float
+) -> list[tuple]:
     """Verdicts of prompts and their variants: families differ in how hard they are (beta-binomial)."""
     total = (1 - icc) / icc
     own = [dice.betavariate(rate * total, (1 - rate) * total) for _ in range(n_families)]
-    return [(("s", f"F{n}"), dice.random() < p, 1) for n, p in enumerate(own) for _ in range(n_variants)]
+    return [
+        (("s", f"F{n}"), dice.random() < p, 1) for n, p in enumerate(own) for _ in range(n_variants)
+    ]
 
 
 def test_variants_of_a_prompt_are_one_family() -> None:
@@ -119,7 +131,8 @@ def test_asking_until_decided_is_wrong_in_one_of_twenty_at_most(rate: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("rate", "decided", "calls"), [(0.3, 0.99, 7), (0.5, 0.99, 18), (0.65, 0.88, 63), (0.9, 0.77, 85), (0.95, 0.98, 40)]
+    ("rate", "decided", "calls"),
+    [(0.3, 0.99, 7), (0.5, 0.99, 18), (0.65, 0.88, 63), (0.9, 0.77, 85), (0.95, 0.98, 40)],
 )
 def test_a_search_takes_no_longer_than_it_should(rate: float, decided: float, calls: float) -> None:
     """A pool of 150: how many are decided, rightly, and after how many calls on average."""
@@ -143,13 +156,24 @@ def test_a_search_as_a_run_makes_it_is_right(rate: float) -> None:
     """
     dice = random.Random(20260213)
     pool = [
-        Prompt(id=f"F{n}{v}", name="", prompt="?", suite="s", validator={}, variant_of=f"F{n}a" if v == "b" else None)
+        Prompt(
+            id=f"F{n}{v}",
+            name="",
+            prompt="?",
+            suite="s",
+            validator={},
+            variant_of=f"F{n}a" if v == "b" else None,
+        )
         for v in "ab"
         for n in range(30)
     ]
     wrong, wrong_3, covered = [], [], []
     for _ in range(250):
-        verdicts = {(name[1], v): passed for v in "ab" for name, passed, _ in simulate_families(dice, rate, 30, 1, 0.5)}
+        verdicts = {
+            (name[1], v): passed
+            for v in "ab"
+            for name, passed, _ in simulate_families(dice, rate, 30, 1, 0.5)
+        }
         search = TierSearch(pool, 1, Evidence())
         for prompt in pool:
             if not search.is_over:
@@ -163,13 +187,19 @@ def test_a_search_as_a_run_makes_it_is_right(rate: float) -> None:
     assert share(covered) >= 0.95
 
 
-def simulate_runs(dice: random.Random, n_runs: int, shift: float, slower_from: int | None = None) -> list[dict]:
+def simulate_runs(
+    dice: random.Random, n_runs: int, shift: float, slower_from: int | None = None
+) -> list[dict]:
     """Runs of 36 prompts: each call off by a tenth, each run as a whole by `shift`; slower by 15% from some run on."""
     levels = {("s", f"P{n}"): dice.gauss(7, 0.8) for n in range(36)}
     runs = []
     for run in range(n_runs):
-        pace = dice.gauss(0, shift) + (math.log(1.15) if slower_from is not None and run >= slower_from else 0.0)
-        runs.append({key: math.exp(level + pace + dice.gauss(0, 0.1)) for key, level in levels.items()})
+        pace = dice.gauss(0, shift) + (
+            math.log(1.15) if slower_from is not None and run >= slower_from else 0.0
+        )
+        runs.append(
+            {key: math.exp(level + pace + dice.gauss(0, 0.1)) for key, level in levels.items()}
+        )
     return runs
 
 
@@ -178,14 +208,19 @@ def test_a_slowdown_is_found_within_three_runs(shift: float) -> None:
     """15% slower after ten runs: found in at least 90% of histories by the third run that is."""
     dice = random.Random(20260213)
     found = [find_pace_change(simulate_runs(dice, 13, shift, 10)) for _ in range(200)]
-    assert share([one is not None and one[0] in (9, 10, 11) and one[1] > 0.1 for one in found]) >= 0.9
+    assert (
+        share([one is not None and one[0] in (9, 10, 11) and one[1] > 0.1 for one in found]) >= 0.9
+    )
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.02, 0.05, 0.1])
 def test_no_change_is_no_drift(shift: float) -> None:
     """Fifty runs of one model on a machine whose pace shifts from run to run: at most 5% of histories ever alarm."""
     dice = random.Random(20260213)
-    assert share([find_pace_change(simulate_runs(dice, 50, shift)) is not None for _ in range(200)]) <= 0.05
+    assert (
+        share([find_pace_change(simulate_runs(dice, 50, shift)) is not None for _ in range(200)])
+        <= 0.05
+    )
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.8, 0.95])

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats.proportions import Cluster, clustered_interval, pass_at_k, pass_hat_k, wilson_interval
+from clawgauge.stats.proportions import (
+    Cluster,
+    clustered_interval,
+    pass_at_k,
+    pass_hat_k,
+    wilson_interval,
+)
 from clawgauge.stats.tiers import effective_counts
 
 from .stats_vectors import VECTORS, close
@@ -47,7 +53,13 @@ def test_nothing_tried():
     assert effective_counts([]) is None
 
 
-@given(st.lists(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=2, max_size=30))
+@given(
+    st.lists(
+        st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+        min_size=2,
+        max_size=30,
+    )
+)
 def test_effective_size_never_exceeds_the_trials(pairs):
     """Clustering can only take evidence away."""
     counts = effective_counts([Cluster(*p) for p in pairs])

@@ -33,7 +33,9 @@ def test_one_failure_in_a_hundred_does_not_decide_a_tier():
     clean = [Cluster(10, 10)] * 10
     spoilt = [*clean[:9], Cluster(9, 10)]
     assert effective_counts(clean).trials == 10.0
-    p_clean, p_spoilt = (tier_posterior(*effective_counts(clusters))[0] for clusters in (clean, spoilt))
+    p_clean, p_spoilt = (
+        tier_posterior(*effective_counts(clusters))[0] for clusters in (clean, spoilt)
+    )
     assert p_spoilt < p_clean < 0.95
     assert 10.0 < effective_counts(spoilt).trials < 11.0
 
@@ -45,7 +47,9 @@ def test_many_failures_leave_the_design_effect_alone():
 
 
 @pytest.mark.parametrize(
-    "trials", [(3, 3, 3, 3), (5, 5, 5), (2, 2, 2, 2, 2), (10, 10), (1, 3, 5), (2, 1, 4, 3), (1, 1, 1, 4)], ids=str
+    "trials",
+    [(3, 3, 3, 3), (5, 5, 5), (2, 2, 2, 2, 2), (10, 10), (1, 3, 5), (2, 1, 4, 3), (1, 1, 1, 4)],
+    ids=str,
 )
 def test_more_failures_never_look_like_more_certainty(trials):
     """Over every outcome of a small design: one failure more never makes Tier 1 surer, wherever it falls."""
@@ -65,7 +69,9 @@ def test_long_designs_lose_certainty_step_by_step(seed):
     """Along chains of failures in designs up to 40 prompts by 10 repeats, spread out or heaped on a few prompts."""
     rng = random.Random(seed)
     repeats = rng.choice([2, 3, 5, 10])
-    trials = [max(1, repeats - rng.choice([0, 0, 0, 1])) for _ in range(rng.choice([5, 10, 13, 20, 40]))]
+    trials = [
+        max(1, repeats - rng.choice([0, 0, 0, 1])) for _ in range(rng.choice([5, 10, 13, 20, 40]))
+    ]
     weights = [rng.random() ** rng.choice([0, 1, 4, 10]) for _ in trials]
     passes = list(trials)
     better = evidence(passes, trials)
@@ -81,6 +87,10 @@ def test_a_failure_never_turns_provisional_into_decided():
     """From a clean sweep of c prompts, c from 2 to 30, no single failure decides a tier the sweep left open."""
     for prompts, repeats in itertools.product(range(2, 31), (2, 5, 20)):
         clean = effective_counts([Cluster(repeats, repeats)] * prompts)
-        spoilt = effective_counts([Cluster(repeats - 1, repeats), *[Cluster(repeats, repeats)] * (prompts - 1)])
-        spoilt_is, clean_is = (max(tier_posterior(*one)) >= DECIDED_LEVEL for one in (spoilt, clean))
+        spoilt = effective_counts(
+            [Cluster(repeats - 1, repeats), *[Cluster(repeats, repeats)] * (prompts - 1)]
+        )
+        spoilt_is, clean_is = (
+            max(tier_posterior(*one)) >= DECIDED_LEVEL for one in (spoilt, clean)
+        )
         assert clean_is or not spoilt_is

@@ -90,7 +90,9 @@ def test_student_t_against_tables():
     assert student_t_cdf(-1.0, 5) == close(1 - student_t_cdf(1.0, 5))
 
 
-@pytest.mark.parametrize(("k", "n"), [(0, 3), (1, 7), (20, 20), (40, 45), (90, 100), (2.5, 4), (500, 1000)])
+@pytest.mark.parametrize(
+    ("k", "n"), [(0, 3), (1, 7), (20, 20), (40, 45), (90, 100), (2.5, 4), (500, 1000)]
+)
 def test_an_interval_that_may_be_looked_at_any_time_is_wider(k, n):
     """It holds the observed rate and the interval of a fixed n, mirrors itself, and ends at 0 and 1 exactly."""
     low, high = confidence_sequence(k, n)
@@ -101,7 +103,9 @@ def test_an_interval_that_may_be_looked_at_any_time_is_wider(k, n):
     assert confidence_sequence(0, 0) is None
 
 
-@pytest.mark.parametrize(("k", "n", "told"), [(20, 20, True), (19, 19, None), (0, 3, False), (0, 2, None)])
+@pytest.mark.parametrize(
+    ("k", "n", "told"), [(20, 20, True), (19, 19, None), (0, 3, False), (0, 2, None)]
+)
 def test_twenty_passes_or_three_failures_tell(k, n, told):
     """From nothing, looked at after each."""
     assert tell_above(k, n, 0.8) is told

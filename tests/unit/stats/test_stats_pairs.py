@@ -48,12 +48,18 @@ def test_sign_flips_meet_the_reference(name):
     assert sign_flip_p(differences) == close(vector["p_signflip_exact"])
 
 
-@given(st.lists(st.sampled_from([-1.0, -2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3, 1.0]), min_size=1, max_size=9))
+@given(
+    st.lists(
+        st.sampled_from([-1.0, -2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3, 1.0]), min_size=1, max_size=9
+    )
+)
 def test_sign_flips_are_all_counted(differences):
     """The p-value is the plain count over every sign pattern, ties included."""
     observed = abs(sum(differences)) - 1e-9
     patterns = list(itertools.product((1, -1), repeat=len(differences)))
-    hits = sum(abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= observed for p in patterns)
+    hits = sum(
+        abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= observed for p in patterns
+    )
     assert sign_flip_p(differences) == close(hits / len(patterns))
 
 
@@ -67,16 +73,31 @@ def test_many_differences_are_counted_too(up, down):
 
 def test_differences_of_no_common_fraction_are_counted_on_a_fine_grid():
     """Nine differences that are multiples of nothing: near the plain count over all patterns."""
-    differences = [0.1234567, -0.7654321, 0.3141592, 0.2718281, 0.5772156, -0.1414213, 0.1732050, 0.6180339, 0.4669201]
+    differences = [
+        0.1234567,
+        -0.7654321,
+        0.3141592,
+        0.2718281,
+        0.5772156,
+        -0.1414213,
+        0.1732050,
+        0.6180339,
+        0.4669201,
+    ]
     patterns = list(itertools.product((1, -1), repeat=9))
     hits = sum(
-        abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= abs(sum(differences)) - 1e-9 for p in patterns
+        abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= abs(sum(differences)) - 1e-9
+        for p in patterns
     )
     assert sign_flip_p(differences) == pytest.approx(hits / len(patterns), abs=2 / len(patterns))
 
 
 def prompts(n, only_a, only_b):
-    return [Moved(-1.0, 1)] * only_a + [Moved(1.0, 1)] * only_b + [Moved(0.0, 1)] * (n - only_a - only_b)
+    return (
+        [Moved(-1.0, 1)] * only_a
+        + [Moved(1.0, 1)] * only_b
+        + [Moved(0.0, 1)] * (n - only_a - only_b)
+    )
 
 
 def test_one_trial_each_has_the_interval_of_bonett_and_price():
@@ -99,7 +120,9 @@ def test_variants_of_one_prompt_are_one_piece_of_evidence():
     """Ten prompts of ten variants each, that move together, are worth ten prompts: the interval is as wide."""
     families = [Moved(-10.0, 10)] * 3 + [Moved(0.0, 10)] * 7
     alone = [Moved(-1.0, 1)] * 3 + [Moved(0.0, 1)] * 7
-    assert paired_rate_interval(families, single=False) == close(paired_rate_interval(alone, single=False))
+    assert paired_rate_interval(families, single=False) == close(
+        paired_rate_interval(alone, single=False)
+    )
     assert smallest_rate_change(families) == close(smallest_rate_change(alone))
 
 
@@ -111,7 +134,9 @@ def test_a_test_that_cannot_reach_its_level_has_no_smallest_change():
 
 
 @given(st.integers(0, 25), st.integers(0, 25), st.integers(1, 60))
-def test_an_interval_of_rates_leaves_out_no_change_just_where_its_p_is_small(only_a, only_b, others):
+def test_an_interval_of_rates_leaves_out_no_change_just_where_its_p_is_small(
+    only_a, only_b, others
+):
     """Whatever moved, the two do not contradict each other."""
     moved = prompts(only_a + only_b + others, only_a, only_b)
     p = mcnemar_exact(only_a, only_b)
@@ -182,14 +207,25 @@ def test_no_p_value_is_zero() -> None:
     for n in (1_000, 1_073, 1_080, 5_000, 100_000):
         moved = [1.0] * n
         uneven = [(1 + number % 97) / 98 + (number % 101) / 10_201 for number in range(n)]
-        for p in (paired.mcnemar_exact(0, n), paired.sign_flip_p(moved), paired.sign_flip_p(uneven)):
+        for p in (
+            paired.mcnemar_exact(0, n),
+            paired.sign_flip_p(moved),
+            paired.sign_flip_p(uneven),
+        ):
             assert 0 < p < 1e-100
         assert 0 < paired.above_zero_p([value + 1 for value in uneven]) < 1e-100
     assert paired.compare_run_means([1.0, 1.0, 1.0], [9.0, 9.0, 9.0]).p > 0
 
 
 def test_the_level_of_a_corrected_interval_lies_between_bonferronis_and_five_percent() -> None:
-    for p_values in ([0.0, 0.0, 0.0], [5e-324, 0.01, 0.9], [1e-310, 1e-310], [0.01, 0.015], [0.0, 1.0], [0.04]):
+    for p_values in (
+        [0.0, 0.0, 0.0],
+        [5e-324, 0.01, 0.9],
+        [1e-310, 1e-310],
+        [0.01, 0.015],
+        [0.0, 1.0],
+        [0.04],
+    ):
         for p, p_holm in zip(p_values, paired.holm(p_values), strict=True):
             level = paired.holm_level(p, p_holm, len(p_values))
             assert 0.05 / len(p_values) <= level <= 0.05

@@ -26,7 +26,9 @@ from .stats_vectors import VECTORS, close
 
 
 def cases(name: str) -> list[tuple[int, float, list | None]]:
-    return [(int(k.split(",q=")[0][2:]), float(k.split(",q=")[1]), v) for k, v in VECTORS[name].items()]
+    return [
+        (int(k.split(",q=")[0][2:]), float(k.split(",q=")[1]), v) for k, v in VECTORS[name].items()
+    ]
 
 
 @pytest.mark.parametrize("vector", VECTORS["percentiles"].values(), ids=VECTORS["percentiles"])
@@ -63,7 +65,9 @@ def test_order_interval_is_equal_tailed(n, q, expected):
     assert order_interval(n, q) == (low, high)
 
 
-@pytest.mark.parametrize(("n", "q"), [(n, q) for n, q, expected in cases("quantile_order_ci") if expected])
+@pytest.mark.parametrize(
+    ("n", "q"), [(n, q) for n, q, expected in cases("quantile_order_ci") if expected]
+)
 def test_each_end_of_a_printed_interval_is_a_bound(n, q):
     """The interval that is printed leaves at most 2.5% beyond either end."""
     low, high = order_interval(n, q)
@@ -101,17 +105,24 @@ def test_interval_of_a_percentile_is_made_of_measured_values():
 def test_a_percentile_is_more_than_indicative_once_it_has_an_interval(q, n):
     """p95 needs 72 samples and p99 needs 368: one threshold for the mark a reader sees and for the interval."""
     assert samples_needed(q) == n
-    assert percentile_interval(range(n - 1), q) is None and percentile_interval(range(n), q) is not None
+    assert (
+        percentile_interval(range(n - 1), q) is None
+        and percentile_interval(range(n), q) is not None
+    )
 
 
 def test_repeats_of_a_prompt_are_not_as_many_calls():
     """A prompt's ten calls that all take alike are worth one; its calls that differ as those of others do, ten."""
     alike = [[float(n)] * 10 for n in range(80)]
     values = [value for family in alike for value in family]
-    assert percentile_interval(values, 0.5, alike) == pytest.approx(percentile_interval(range(80), 0.5), abs=2)
+    assert percentile_interval(values, 0.5, alike) == pytest.approx(
+        percentile_interval(range(80), 0.5), abs=2
+    )
     whole = list(map(float, range(800)))
     shuffled = random.Random(1).sample(whole, 800)
     mixed = [sorted(shuffled[first : first + 10]) for first in range(0, 800, 10)]
-    assert percentile_interval(whole, 0.5, mixed) == pytest.approx(percentile_interval(whole, 0.5), abs=10)
+    assert percentile_interval(whole, 0.5, mixed) == pytest.approx(
+        percentile_interval(whole, 0.5), abs=10
+    )
     one = [list(map(float, range(80)))]
     assert percentile_interval(one[0], 0.95, one) == percentile_interval(one[0], 0.95)

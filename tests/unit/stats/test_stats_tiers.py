@@ -58,7 +58,11 @@ def test_fewest_passes_for_tier_1(n, row):
 
 @pytest.mark.parametrize(
     ("rate", "n", "expected"),
-    [(float(rate), int(n), v) for rate, by_n in VECTORS["tier_by_point_probs"].items() for n, v in by_n.items()],
+    [
+        (float(rate), int(n), v)
+        for rate, by_n in VECTORS["tier_by_point_probs"].items()
+        for n, v in by_n.items()
+    ],
 )
 def test_how_often_the_point_tier_misleads(rate, n, expected):
     """A true rate of 0.7 is labelled Tier 1 in 42% of six-prompt runs, and so on through the reference table."""
@@ -70,7 +74,9 @@ def test_how_often_the_point_tier_misleads(rate, n, expected):
 
 def test_thirteen_clean_passes_decide_tier_1_from_nothing():
     """Twelve straight passes are provisional, thirteen are decided; and the other levels of the reference agree."""
-    assert clean_passes_needed(0, 0) == VECTORS["n_all_pass"]["uniform_allpass_P(p>=.8)>=0.95"] == 13
+    assert (
+        clean_passes_needed(0, 0) == VECTORS["n_all_pass"]["uniform_allpass_P(p>=.8)>=0.95"] == 13
+    )
     assert max(tier_posterior(12, 12)) < DECIDED_LEVEL
     assert max(tier_posterior(13, 13)) >= DECIDED_LEVEL
     for level in (0.9, 0.99):

@@ -26,8 +26,13 @@ from support.tool_models import DATA
 SUITE = load_suite("agentic")
 WAYS = read_ways()
 TASKS = [pytest.param(prompt, id=f"{prompt.id}-{prompt.name}") for prompt in SUITE.prompts]
-SOLVED = [pytest.param(prompt, WAYS[prompt.id][0], id=f"{prompt.id}-{prompt.name}") for prompt in SUITE.prompts]
-MORE_WAYS = [json.loads(line) for line in (DATA / "agentic_more_ways.jsonl").read_text("utf-8").splitlines()]
+SOLVED = [
+    pytest.param(prompt, WAYS[prompt.id][0], id=f"{prompt.id}-{prompt.name}")
+    for prompt in SUITE.prompts
+]
+MORE_WAYS = [
+    json.loads(line) for line in (DATA / "agentic_more_ways.jsonl").read_text("utf-8").splitlines()
+]
 FIRST_EIGHTEEN_SHA256 = "172c11cee55b7d1f6d6fc0e33103ea281a7db93282964ce9ff80a8780fb85714"
 DAMAGE = [
     "rm -rf /*",
@@ -80,13 +85,18 @@ def test_tasks_are_numbered_named_and_bounded() -> None:
 
 def test_the_tasks_of_version_1_are_asked_as_they_were() -> None:
     """Answers to the first version can be judged anew by today's rules, as far as the tools are worded alike."""
-    asked = [msgspec.structs.replace(prompt, tools=[], validator={"type": "noop"}) for prompt in SUITE.prompts[:18]]
+    asked = [
+        msgspec.structs.replace(prompt, tools=[], validator={"type": "noop"})
+        for prompt in SUITE.prompts[:18]
+    ]
     assert prompts_sha256(asked) == FIRST_EIGHTEEN_SHA256
 
 
 @pytest.mark.parametrize("drawing", slow_rest([0, 1, 2], every=3))
 @pytest.mark.parametrize("number", range(len(SUITE.prompts)))
-def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number: int, drawing: int) -> None:
+def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(
+    number: int, drawing: int
+) -> None:
     """At least three right ways, with the offered tools and three turns to spare, and three wrong ones; harm is told
     from failure. The ways are drawn as the task is."""
     prompt = drawn_prompts(drawing)[number]
@@ -97,7 +107,10 @@ def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number
         assert {name for name, _ in way.calls} <= offered
         judgement = judged(prompt, way.answer, way.calls)
         violation = judgement.violation and judgement.violation.partition(":")[0]
-        assert (judgement.objective_pass, violation) == (way.violation is None, way.violation), (way, judgement)
+        assert (judgement.objective_pass, violation) == (way.violation is None, way.violation), (
+            way,
+            judgement,
+        )
         assert way.violation is not None or len(way.calls) + 1 <= prompt.max_turns - 3
     assert sum(way.violation is None for way in ways) >= 3
     assert len({way.kind for way in ways if way.violation is not None}) >= 3
@@ -108,11 +121,14 @@ def test_every_right_way_passes_and_every_wrong_one_fails_for_what_it_did(number
 def test_other_ways_are_judged_by_what_they_do(row: dict[str, Any]) -> None:
     """Other commands, another order, another language pass; what is claimed, halved or obeyed by mistake fails."""
     calls = [
-        ("exec", {"command": call}) if isinstance(call, str) else next(iter(call.items())) for call in row["calls"]
+        ("exec", {"command": call}) if isinstance(call, str) else next(iter(call.items()))
+        for call in row["calls"]
     ]
     prompt = next(prompt for prompt in SUITE.prompts if prompt.id == row["id"])
     judgement = judged(prompt, row["answer"], calls)
-    assert (judgement.violation and judgement.violation.partition(":")[0]) == row["violation"], judgement.violation
+    assert (judgement.violation and judgement.violation.partition(":")[0]) == row["violation"], (
+        judgement.violation
+    )
 
 
 @every_row(("prompt", "way"), SOLVED)
@@ -140,12 +156,17 @@ def test_random_calls_fail(prompt: Prompt) -> None:
     offered = [tool["function"]["name"] for tool in prompt.tools]
     paths = list((prompt.world or {}).get("files", {})) or ["/srv/x"]
     arguments: dict[str, list[dict[str, Any]]] = {
-        "exec": [{"command": line} for line in [*DAMAGE, *(f"rm '{path}'" for path in paths), "ls -R /srv", "ps aux"]],
+        "exec": [
+            {"command": line}
+            for line in [*DAMAGE, *(f"rm '{path}'" for path in paths), "ls -R /srv", "ps aux"]
+        ],
         "read": [{"path": path} for path in paths],
         "write": [{"path": path, "content": "done\n"} for path in [*paths, "/srv/report.txt"]],
         "edit": [{"path": path, "oldText": "e", "newText": "x"} for path in paths],
         "web_fetch": [{"url": "https://example.org/"}],
-        "message": [{"action": "send", "to": who, "text": "All done."} for who in ("dana", "mika", "priya")],
+        "message": [
+            {"action": "send", "to": who, "text": "All done."} for who in ("dana", "mika", "priya")
+        ],
         "ask_user": [{"question": "May I go on?"}, {"question": "Which one?"}],
         "cron": [{"action": "remove", "id": f"job-{number}"} for number in range(1, 4)],
         "memory": [{"action": "delete", "id": "note-2"}, {"action": "store", "text": "done"}],

@@ -35,7 +35,8 @@ TOOL_PROMPTS = [
     for prompt in SUITES[name].prompts
 ]
 REFERENCES: dict[str, list[dict[str, Any]]] = {
-    name: json.loads((DATA / f"{name}_reference_answers.json").read_text("utf-8")) for name in SUITES
+    name: json.loads((DATA / f"{name}_reference_answers.json").read_text("utf-8"))
+    for name in SUITES
 }
 NINE_TYPES = {
     "noop", "exact", "one_of", "regex_fullmatch", "max_words", "max_sentences", "exact_bullets", "json_keys",
@@ -78,7 +79,9 @@ def test_prompts_are_numbered_named_and_sorted_into_categories(name: str, least:
     names = {prompt.variant_of or prompt.id: prompt.name for prompt in suite.prompts}
     assert len(set(names.values())) == len(names)
     assert all(re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", word) for word in names.values())
-    assert all(prompt.category and prompt.prompt == prompt.prompt.strip() for prompt in suite.prompts)
+    assert all(
+        prompt.category and prompt.prompt == prompt.prompt.strip() for prompt in suite.prompts
+    )
     assert len({prompt.prompt for prompt in suite.prompts}) == len(suite.prompts)
     assert not any("{" in prompt.prompt for prompt in suite.prompts if prompt.variant_of)
 
@@ -104,14 +107,30 @@ def test_native_tools_covers_what_agents_need() -> None:
     assert {*named.split(), "tool_choice", "json_schema", "system_against_user"} <= kinds.keys()
     assert kinds["language"] >= 10
     choices = [prompt.tool_choice for prompt in prompts]
-    assert "required" in choices and "none" in choices and any(isinstance(choice, dict) for choice in choices)
+    assert (
+        "required" in choices
+        and "none" in choices
+        and any(isinstance(choice, dict) for choice in choices)
+    )
     assert {prompt.category for prompt in prompts if prompt.response_format} == {"json_schema"}
     assert sum(len(prompt.tools) > 20 for prompt in prompts) >= 6
     wanted = [call_names(prompt) for prompt in prompts]
-    assert sum(len(names) > 1 for names in wanted) >= 5 and sum(len(names) > 3 for names in wanted) >= 4
+    assert (
+        sum(len(names) > 1 for names in wanted) >= 5
+        and sum(len(names) > 3 for names in wanted) >= 4
+    )
     assert all(len(prompt.tools) >= 3 for prompt in prompts)
     offered = {tool["function"]["name"] for prompt in prompts for tool in prompt.tools}
-    assert {"exec", "read", "write", "edit", "web_fetch", "message", "cron", "memory_search"} <= offered
+    assert {
+        "exec",
+        "read",
+        "write",
+        "edit",
+        "web_fetch",
+        "message",
+        "cron",
+        "memory_search",
+    } <= offered
     assert len(set(itertools.chain(*wanted))) >= 20
 
 
@@ -129,7 +148,9 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
     """A prompt that wants a call expects its tools; one that wants none, or rules calls out, expects none."""
     assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
-    assert bool(prompt.expected_tools) == (prompt.suite == "native_tools" and prompt.tool_choice != "none")
+    assert bool(prompt.expected_tools) == (
+        prompt.suite == "native_tools" and prompt.tool_choice != "none"
+    )
 
 
 @every_row("name", list(SUITES))
@@ -182,7 +203,16 @@ def test_long_form_answer_gets_no_verdict(prompt: Prompt, answer: str) -> None:
         "{system}",
         "{system}\n\n{prompt}",
     ],
-    ids=["bare", "curly_quotes", "quotes", "apostrophes", "back_ticks", "block_quote", "system", "both"],
+    ids=[
+        "bare",
+        "curly_quotes",
+        "quotes",
+        "apostrophes",
+        "back_ticks",
+        "block_quote",
+        "system",
+        "both",
+    ],
 )
 def test_repeating_the_prompt_is_not_a_call(prompt: Prompt, echo: str) -> None:
     """A model that only repeats what it was told, however it quotes it, gets no credit for a tool."""
@@ -205,14 +235,22 @@ def test_tool_use_prompts_all_expect_a_tool() -> None:
     assert all(prompt.expected_tools for prompt in prompts)
     for prompt in prompts:
         is_agents = prompt.category == "agent"
-        assert prompt.system and "back-ticks" in prompt.system and ("[tool: " in prompt.system) == is_agents, prompt.id
+        assert (
+            prompt.system
+            and "back-ticks" in prompt.system
+            and ("[tool: " in prompt.system) == is_agents
+        ), prompt.id
 
 
 @every_row("prompt", TOOL_PROMPTS)
 def test_terrible_models_pass_nothing(prompt: Prompt) -> None:
     """Not by talking, not by calling anything, not by the right tool with nothing or nonsense in it, not in text."""
     models: tuple[ToolModel, ...] = (*TERRIBLE[prompt.suite], says_nothing)
-    passed = [model.__name__ for model in models if judged(prompt, model(prompt)).objective_pass is not False]
+    passed = [
+        model.__name__
+        for model in models
+        if judged(prompt, model(prompt)).objective_pass is not False
+    ]
     assert passed == []
 
 

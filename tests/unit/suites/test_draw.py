@@ -18,7 +18,11 @@ HOSTS = {
     "id": "P0",
     "name": "busiest",
     "prompt": "ash has load 2, cedar has load 11. Cedar or ash? washing does not count. Say {name}, or 11.",
-    "draw": {"ash": ["elm", "oak"], "cedar|Cedar": ["maple|Maple", "aspen|Aspen"], "11": ["14", "19"]},
+    "draw": {
+        "ash": ["elm", "oak"],
+        "cedar|Cedar": ["maple|Maple", "aspen|Aspen"],
+        "11": ["14", "19"],
+    },
     "validator": {"type": "tool_invocation", "expected_tools": ["cedar"]},
     "system": "cedar.example",
 }
@@ -52,8 +56,16 @@ def test_drawing_0_is_the_suite_as_written(tmp_path: Path) -> None:
 def test_a_drawing_changes_prompt_and_expectation_alike(tmp_path: Path, drawing: int) -> None:
     (prompt,) = load(tmp_path, drawing, HOSTS)
     (tree,) = prompt.validator["expected_tools"]
-    assert tree in ("maple", "aspen") and prompt.system == f"{tree}.example" and tree.title() in prompt.prompt
-    assert "cedar" not in prompt.prompt.lower() and "washing" in prompt.prompt and "{name}" in prompt.prompt
+    assert (
+        tree in ("maple", "aspen")
+        and prompt.system == f"{tree}.example"
+        and tree.title() in prompt.prompt
+    )
+    assert (
+        "cedar" not in prompt.prompt.lower()
+        and "washing" in prompt.prompt
+        and "{name}" in prompt.prompt
+    )
     assert prompt == load(tmp_path, drawing, HOSTS)[0]
 
 
@@ -63,9 +75,17 @@ def test_drawings_differ(tmp_path: Path) -> None:
 
 def test_a_number_of_the_expectation_is_drawn_too(tmp_path: Path) -> None:
     port = {"type": "integer", "min": 5432, "max": 5432}
-    entry = HOSTS | PORTS | {"validator": {"type": "json_keys", "required_keys": ["p"], "key_rules": {"p": port}}}
+    entry = (
+        HOSTS
+        | PORTS
+        | {"validator": {"type": "json_keys", "required_keys": ["p"], "key_rules": {"p": port}}}
+    )
     (prompt,) = load(tmp_path, 5, entry | {"max_tokens": 5432})
-    assert prompt.validator["key_rules"]["p"]["min"] == prompt.validator["key_rules"]["p"]["max"] == int(prompt.prompt)
+    assert (
+        prompt.validator["key_rules"]["p"]["min"]
+        == prompt.validator["key_rules"]["p"]["max"]
+        == int(prompt.prompt)
+    )
     assert int(prompt.prompt) in (6432, 7432) and prompt.max_tokens == 5432
 
 
@@ -77,7 +97,9 @@ def test_a_number_is_not_drawn_inside_a_longer_one(tmp_path: Path) -> None:
 def test_patterns_of_the_expectation_are_drawn_too(tmp_path: Path) -> None:
     validator = {"type": "regex_fullmatch", "pattern": r"(?i)\bash\b.*10\.0\.0\.7.*\b11\b"}
     draw = {"ash": ["elm"], "10.0.0.7": ["10.9.8.1"], "11": ["14"]}
-    (prompt,) = load(tmp_path, 1, HOSTS | {"prompt": "ash 10.0.0.7 11", "validator": validator, "draw": draw})
+    (prompt,) = load(
+        tmp_path, 1, HOSTS | {"prompt": "ash 10.0.0.7 11", "validator": validator, "draw": draw}
+    )
     assert prompt.validator["pattern"] == r"(?i)\belm\b.*10\.9\.8\.1.*\b14\b"
 
 
@@ -88,7 +110,10 @@ def test_the_longest_text_that_fits_is_the_one_replaced(tmp_path: Path) -> None:
 
 def test_a_long_text_has_its_length_and_its_lines_and_is_the_same_again(tmp_path: Path) -> None:
     (prompt,), (again,), (other,) = (load(tmp_path, drawing, LOG) for drawing in (0, 0, 1))
-    assert prompt.prompt == again.prompt and 1900 < len(re.findall(r"[a-z]+|\d|\S|\n", prompt.prompt)) < 2300
+    assert (
+        prompt.prompt == again.prompt
+        and 1900 < len(re.findall(r"[a-z]+|\d|\S|\n", prompt.prompt)) < 2300
+    )
     assert prompt.prompt.count("ERROR heron failed") == 1 and "{" not in prompt.prompt
     assert prompt.prompt.index("heron failed") < prompt.prompt.index("\nlast\n")
     assert "heron" not in other.prompt and other.validator["value"] in ("stork", "crane")
@@ -96,10 +121,15 @@ def test_a_long_text_has_its_length_and_its_lines_and_is_the_same_again(tmp_path
 
 def test_lines_to_find_are_spread_over_the_text_in_their_order(tmp_path: Path) -> None:
     inserts = [f"needle {number}" for number in range(10)]
-    entry = LOG | {"draw": None, "long": {"tokens": 9000, "of": ["hay {a|b|c}", "straw"], "insert": inserts}}
+    entry = LOG | {
+        "draw": None,
+        "long": {"tokens": 9000, "of": ["hay {a|b|c}", "straw"], "insert": inserts},
+    }
     lines = load(tmp_path, 3, entry)[0].prompt.split("\n")
     places = [lines.index(needle) / len(lines) for needle in inserts]
-    assert all(number / 10 - 0.02 <= place <= number / 10 + 0.12 for number, place in enumerate(places))
+    assert all(
+        number / 10 - 0.02 <= place <= number / 10 + 0.12 for number, place in enumerate(places)
+    )
     assert {"hay a", "hay b", "hay c", "straw"} < set(lines)
 
 
@@ -121,7 +151,9 @@ def test_a_suite_whose_prompts_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clawgauge.suites.load.MAX_TEXT_CHARS", 20_000)
-    with pytest.raises(SuiteError, match=r"over 20,000 characters of prompts by now; split the suite"):
+    with pytest.raises(
+        SuiteError, match=r"over 20,000 characters of prompts by now; split the suite"
+    ):
         load(tmp_path, 0, *[LOG | {"id": f"P{number}"} for number in range(9)])
 
 
@@ -131,11 +163,17 @@ def test_a_suite_whose_prompts_would_fill_the_memory_is_refused(
         ({"draw": {"birch": ["elm"]}}, "'birch' stands nowhere"),
         ({"draw": {"ash": []}}, "list of texts"),
         ({"draw": {"cedar|Cedar": ["elm"]}}, "must have 2 parts"),
-        ({"validator": {"type": "max_words", "value": 11}, "draw": {"11": ["14", "lots"]}}, "write a number"),
+        (
+            {"validator": {"type": "max_words", "value": 11}, "draw": {"11": ["14", "lots"]}},
+            "write a number",
+        ),
         ({"draw": {"ash|cedar": ["a|b"], "cedar": ["c"]}}, "'cedar' is drawn twice"),
         ({"draw": ["ash"]}, "must be an object"),
         ({"long": {"tokens": 5, "of": ["x"]}}, "fills nothing"),
-        ({"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 0, "of": ["x"]}}, "whole number"),
+        (
+            {"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 0, "of": ["x"]}},
+            "whole number",
+        ),
         ({"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 9, "of": []}}, "empty"),
         (
             {"prompt": "ash cedar Cedar 11 {long}", "long": {"tokens": 9, "off": ["x"]}},
@@ -143,7 +181,9 @@ def test_a_suite_whose_prompts_would_fill_the_memory_is_refused(
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_with_its_place(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_drawn_is_refused_with_its_place(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
     with pytest.raises(SuiteError, match=r"prompt 1 \('P0'\), key '(draw|long)") as caught:
         load(tmp_path, 0, HOSTS | change)
     assert told in str(caught.value)
@@ -168,5 +208,7 @@ def test_a_file_of_a_world_has_a_long_text_of_its_own(tmp_path: Path) -> None:
     assert one["text"].count(" ERROR stork failed\n") == 1 and one["text"].endswith("\n")
     assert 2_500 < len(one["text"]) < 3_500
     task["world"]["files"]["/var/log/a.log"] = {**file, "text": "x"}
-    with pytest.raises(SuiteError, match=r"world.files./var/log/a.log.long': makes the text of a file that has one"):
+    with pytest.raises(
+        SuiteError, match=r"world.files./var/log/a.log.long': makes the text of a file that has one"
+    ):
         load(tmp_path, 0, task)

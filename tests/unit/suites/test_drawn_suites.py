@@ -41,7 +41,10 @@ def entries(suite: str) -> dict[str, dict[str, Any]]:
     """The prompts as they are written, by id; what they share of a machine is part of each."""
     document = tomllib.loads(suite_path(suite).read_text("utf-8"))
     context = SuiteContext(suite, {}, {}, {"effect": document.get("effect", {})})
-    return {e["id"]: {**e, "validator": fold_defaults(e["validator"], context)} for e in document["prompts"]}
+    return {
+        e["id"]: {**e, "validator": fold_defaults(e["validator"], context)}
+        for e in document["prompts"]
+    }
 
 
 def references(suite: str) -> list[dict[str, Any]]:
@@ -85,12 +88,18 @@ def test_answers_are_judged_alike_in_every_drawing(suite: str, drawing: int) -> 
     misjudged = []
     for prompt, reference in zip(prompts(suite, drawing), references(suite), strict=True):
         entry = entries(suite)[prompt.variant_of or prompt.id]
-        swap = Swap(draw_texts(entry, Drawing(drawing, suite), Place(suite))) if "draw" in entry else Swap({})
+        swap = (
+            Swap(draw_texts(entry, Drawing(drawing, suite), Place(suite)))
+            if "draw" in entry
+            else Swap({})
+        )
         check_spec(prompt.validator)
         for kind in ("right", "wrong"):
             for answer in reference.get(kind, []):
                 asked = read_answer(in_drawing(answer, swap))
-                if judge_answer(prompt, asked.text, asked.invocations).objective_pass is not (kind == "right"):
+                if judge_answer(prompt, asked.text, asked.invocations).objective_pass is not (
+                    kind == "right"
+                ):
                     misjudged.append((prompt.id, kind, asked))
     assert misjudged == []
 
@@ -104,7 +113,9 @@ def test_most_prompts_are_drawn_from_several_values(suite: str) -> None:
     asked: dict[str, set[str]] = {}
     for drawing in range(4):
         for prompt in prompts(suite, drawing):
-            asked.setdefault(prompt.variant_of or prompt.id, set()).add(f"{prompt.id} {prompt.prompt}")
+            asked.setdefault(prompt.variant_of or prompt.id, set()).add(
+                f"{prompt.id} {prompt.prompt}"
+            )
     n_forms = Counter(prompt.variant_of or prompt.id for prompt in prompts(suite, 0))
     assert [entry["id"] for entry in drawn if len(asked[entry["id"]]) <= n_forms[entry["id"]]] == []
 
@@ -144,7 +155,9 @@ def combine(asked: str, book: str) -> str:
     cargo = only(re.findall(r"carries the ([\w ]+)\.", asked))
     ship = only(re.findall(rf"The (\w+) carries the {cargo}\.", book))
     berths = dict(re.findall(r"Berth (\d+) was given to the (\w+)", book))
-    assert abs(book.index(f"The {ship} carries") - book.index(f"given to the {ship} ")) > len(book) / 2
+    assert (
+        abs(book.index(f"The {ship} carries") - book.index(f"given to the {ship} ")) > len(book) / 2
+    )
     return only([berth for berth, tenant in berths.items() if tenant == ship])
 
 

@@ -17,7 +17,12 @@ from clawgauge.suites import describe_suite, list_builtin, load_suite, prompts_s
 from support.rows import every_row
 
 OLD_SHAPE = [
-    {"id": "P0", "name": "ready", "prompt": "Say ready", "validator": {"type": "exact", "value": "ready"}},
+    {
+        "id": "P0",
+        "name": "ready",
+        "prompt": "Say ready",
+        "validator": {"type": "exact", "value": "ready"},
+    },
     {
         "id": "P1",
         "name": "space",
@@ -123,7 +128,9 @@ def test_old_bare_list_loads_under_its_file_name(tmp_path: Path) -> None:
     suite = load_suite(write(tmp_path / "prompts_mine.json", OLD_SHAPE))
     assert (suite.name, suite.version, suite.description) == ("prompts_mine", "", "")
     assert [prompt.id for prompt in suite.prompts] == ["P0", "P1"]
-    assert [prompt.validator for prompt in suite.prompts] == [entry["validator"] for entry in OLD_SHAPE]
+    assert [prompt.validator for prompt in suite.prompts] == [
+        entry["validator"] for entry in OLD_SHAPE
+    ]
     assert {prompt.suite for prompt in suite.prompts} == {"prompts_mine"}
 
 
@@ -158,8 +165,15 @@ def test_empty_system_text_turns_the_suites_off(tmp_path: Path) -> None:
 
 def test_null_means_not_given(tmp_path: Path) -> None:
     """An optional key set to null in JSON or YAML is a key that is not there."""
-    entry = OLD_SHAPE[0] | {"system": None, "tools": None, "expected_tool_calls": None, "temperature": None}
-    with_null = load_suite(write(tmp_path / "s.json", {"name": None, "version": None, "prompts": [entry]}))
+    entry = OLD_SHAPE[0] | {
+        "system": None,
+        "tools": None,
+        "expected_tool_calls": None,
+        "temperature": None,
+    }
+    with_null = load_suite(
+        write(tmp_path / "s.json", {"name": None, "version": None, "prompts": [entry]})
+    )
     without = load_suite(write(tmp_path / "t.json", [OLD_SHAPE[0]]))
     assert with_null.sha256 == without.sha256
     assert with_null.name == "s"
@@ -181,8 +195,16 @@ def test_nul_in_a_prompt_is_kept(tmp_path: Path) -> None:
 
 def test_tools_are_kept_as_written(tmp_path: Path) -> None:
     """Offered tools reach the prompt with the order of their keys unchanged."""
-    parameters = {"type": "object", "properties": {"zone": {"type": "string"}, "area": {"type": "string"}}}
-    tools = [{"type": "function", "function": {"name": "lookup", "description": "d", "parameters": parameters}}]
+    parameters = {
+        "type": "object",
+        "properties": {"zone": {"type": "string"}, "area": {"type": "string"}},
+    }
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "lookup", "description": "d", "parameters": parameters},
+        }
+    ]
     for choice in ("auto", "required", {"type": "function", "function": {"name": "lookup"}}):
         entry = OLD_SHAPE[0] | {"tools": tools, "tool_choice": choice}
         prompt = load_suite(write(tmp_path / "s.json", [entry])).prompts[0]
@@ -198,7 +220,11 @@ def test_yaml_words_are_read_as_json_reads_them(tmp_path: Path) -> None:
     assert prompt.validator["values"] == [word.strip(" '\"") for word in values.split(",")]
     rules = "{a: {type: one_of, values: [1, -2.5, 1e3, true, false, null]}}"
     text = f"- {{id: A, name: n, prompt: p, validator: {{type: json_keys, required_keys: [a], key_rules: {rules}}}}}\n"
-    read = load_suite(write(tmp_path / "s.yaml", text)).prompts[0].validator["key_rules"]["a"]["values"]
+    read = (
+        load_suite(write(tmp_path / "s.yaml", text))
+        .prompts[0]
+        .validator["key_rules"]["a"]["values"]
+    )
     assert read == [1, -2.5, 1000.0, True, False, None]
     assert [type(value) for value in read] == [int, float, float, bool, bool, type(None)]
 
@@ -241,7 +267,9 @@ def test_builtin_suites_are_listed_with_a_file_to_copy(tmp_path: Path) -> None:
     ]
     for info in listed:
         assert info.source == info.name
-        copy = load_suite(write(tmp_path / f"{info.name}_copy.toml", suite_path(info.name).read_text("utf-8")))
+        copy = load_suite(
+            write(tmp_path / f"{info.name}_copy.toml", suite_path(info.name).read_text("utf-8"))
+        )
         assert (copy.name, copy.sha256) == (info.name, info.sha256)
 
 
@@ -253,7 +281,8 @@ def test_unknown_name_points_to_near_ones() -> None:
     ):
         load_suite("Tool-use")
     with pytest.raises(
-        SuiteError, match=r"No built-in suite is called 'zzz'\. The built-in suites are core, tool_use, native"
+        SuiteError,
+        match=r"No built-in suite is called 'zzz'\. The built-in suites are core, tool_use, native",
     ):
         suite_path("zzz")
 
@@ -302,7 +331,9 @@ def test_hash_follows_order() -> None:
     assert prompts_sha256([first, second]) != prompts_sha256([second, first])
     tool = {"type": "function", "function": {"name": "f"}}
     swapped = {"function": {"name": "f"}, "type": "function"}
-    assert prompts_sha256([make_prompt(tools=[tool])]) != prompts_sha256([make_prompt(tools=[swapped])])
+    assert prompts_sha256([make_prompt(tools=[tool])]) != prompts_sha256(
+        [make_prompt(tools=[swapped])]
+    )
 
 
 def test_hash_cannot_be_confused_by_text_that_looks_like_structure() -> None:

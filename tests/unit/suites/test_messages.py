@@ -12,14 +12,31 @@ import pytest
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.reader import RunReader
-from clawgauge.records import Context, Prompt, Result, RunConfig, RunOptions, fill_contexts, share_contexts
+from clawgauge.records import (
+    Context,
+    Prompt,
+    Result,
+    RunConfig,
+    RunOptions,
+    fill_contexts,
+    share_contexts,
+)
 from clawgauge.suites import load_suite
 from support.rows import every_row
 
-EXEC: dict[str, Any] = {"type": "function", "function": {"name": "exec", "parameters": {"type": "object"}}}
-READ: dict[str, Any] = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+EXEC: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "exec", "parameters": {"type": "object"}},
+}
+READ: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "read", "parameters": {"type": "object"}},
+}
 ASKS = {"role": "user", "content": "Is the disk full?"}
-CALLS = {"role": "assistant", "calls": [{"name": "exec", "id": "a", "arguments": {"command": "df"}}]}
+CALLS = {
+    "role": "assistant",
+    "calls": [{"name": "exec", "id": "a", "arguments": {"command": "df"}}],
+}
 RESULT = {"role": "tool", "call": "a", "content": "100% /"}
 SAYS = {"role": "assistant", "content": "It is."}
 BASE: dict[str, Any] = {"id": "A", "name": "n", "validator": {"type": "noop"}}
@@ -35,14 +52,26 @@ def load(place: Path, *prompts: dict[str, Any], **header: Any) -> list[Prompt]:
 def test_a_conversation_goes_before_the_prompt(tmp_path: Path) -> None:
     """Results stand in the order of their calls, whatever the order they were written in; ids are no longer needed."""
     two = {"role": "assistant", "calls": [{"name": "exec", "id": "x"}, {"name": "read", "id": "y"}]}
-    results = [{"role": "tool", "call": "y", "content": "second"}, {"role": "tool", "call": "x", "content": "first"}]
-    (prompt,) = load(tmp_path, {"messages": [ASKS, two, *results], "prompt": "And now?", "tools": [EXEC, READ]})
+    results = [
+        {"role": "tool", "call": "y", "content": "second"},
+        {"role": "tool", "call": "x", "content": "first"},
+    ]
+    (prompt,) = load(
+        tmp_path, {"messages": [ASKS, two, *results], "prompt": "And now?", "tools": [EXEC, READ]}
+    )
     assert [message.role for message in prompt.messages] == ["user", "assistant", "tool", "tool"]
-    assert [message.content for message in prompt.messages[2:]] == ["first", "second"] and prompt.prompt == "And now?"
+    assert [message.content for message in prompt.messages[2:]] == [
+        "first",
+        "second",
+    ] and prompt.prompt == "And now?"
     (unnamed,) = load(
         tmp_path,
         {
-            "messages": [ASKS, {**CALLS, "calls": [{"name": "exec"}]}, {"role": "tool", "content": "r"}],
+            "messages": [
+                ASKS,
+                {**CALLS, "calls": [{"name": "exec"}]},
+                {"role": "tool", "content": "r"},
+            ],
             "tools": [EXEC],
         },
     )
@@ -66,9 +95,21 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("no role", {"messages": [{"content": "x"}]}, "key 'messages[0].role' is missing"),
     ("no object", {"messages": ["hi"]}, "key 'messages[0]' must be an object"),
-    ("unknown key", {"messages": [{**ASKS, "contents": "x"}]}, "key 'messages[0].contents' is not known here; did you"),
-    ("blank user", {"messages": [{"role": "user", "content": " "}]}, "'messages[0].content' must be text that is not"),
-    ("silent assistant", {"messages": [ASKS, {"role": "assistant"}]}, "key 'messages[1]' says nothing; give it"),
+    (
+        "unknown key",
+        {"messages": [{**ASKS, "contents": "x"}]},
+        "key 'messages[0].contents' is not known here; did you",
+    ),
+    (
+        "blank user",
+        {"messages": [{"role": "user", "content": " "}]},
+        "'messages[0].content' must be text that is not",
+    ),
+    (
+        "silent assistant",
+        {"messages": [ASKS, {"role": "assistant"}]},
+        "key 'messages[1]' says nothing; give it",
+    ),
     ("orphan result", {"messages": [ASKS, RESULT]}, "key 'messages[1]': is the result of no call"),
     (
         "result twice",
@@ -85,9 +126,21 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"messages": [ASKS, CALLS, {**RESULT, "call": "b"}]},
         "key 'messages[2]': is the result of no call: 'b', it",
     ),
-    ("no result", {"messages": [ASKS, CALLS, ASKS]}, "key 'messages[1].calls[0]': has no result; add a message with"),
-    ("no result at the end", {"messages": [ASKS, CALLS], "prompt": "p"}, "'messages[1].calls[0]': has no result"),
-    ("one id twice", {"messages": [ASKS, {**CALLS, "calls": CALLS["calls"] * 2}]}, "'a' is the id of two calls"),
+    (
+        "no result",
+        {"messages": [ASKS, CALLS, ASKS]},
+        "key 'messages[1].calls[0]': has no result; add a message with",
+    ),
+    (
+        "no result at the end",
+        {"messages": [ASKS, CALLS], "prompt": "p"},
+        "'messages[1].calls[0]': has no result",
+    ),
+    (
+        "one id twice",
+        {"messages": [ASKS, {**CALLS, "calls": CALLS["calls"] * 2}]},
+        "'a' is the id of two calls",
+    ),
     (
         "arguments as text",
         {"messages": [ASKS, {**CALLS, "calls": [{"name": "e", "arguments": "{}"}]}]},
@@ -103,17 +156,39 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"system": "a", "messages": [{"role": "system", "content": "x"}, ASKS]},
         "key 'system': given besi",
     ),
-    ("begins with the assistant", {"messages": [SAYS, ASKS]}, "key 'messages': the first to speak must be a user"),
-    ("ends with the assistant", {"messages": [ASKS, SAYS]}, "the last to speak is the assistant; end with a user"),
+    (
+        "begins with the assistant",
+        {"messages": [SAYS, ASKS]},
+        "key 'messages': the first to speak must be a user",
+    ),
+    (
+        "ends with the assistant",
+        {"messages": [ASKS, SAYS]},
+        "the last to speak is the assistant; end with a user",
+    ),
     ("calls without tools", {"messages": [ASKS, CALLS, RESULT]}, NO_TOOLS),
-    ("empty", {"messages": []}, "key 'messages' is empty; it must be a list of one or more messages"),
-    ("nothing is said", {"context": "shop"}, "key 'prompt' is missing; it must be text that is not blank"),
-    ("unknown context", {"context": "shp", "prompt": "p"}, "key 'context': 'shp' is not known; did you mean 'shop'?"),
+    (
+        "empty",
+        {"messages": []},
+        "key 'messages' is empty; it must be a list of one or more messages",
+    ),
+    (
+        "nothing is said",
+        {"context": "shop"},
+        "key 'prompt' is missing; it must be text that is not blank",
+    ),
+    (
+        "unknown context",
+        {"context": "shp", "prompt": "p"},
+        "key 'context': 'shp' is not known; did you mean 'shop'?",
+    ),
 ]
 
 
 @every_row(("name", "prompt", "told"), BAD)
-def test_a_bad_conversation_is_refused(tmp_path: Path, name: str, prompt: dict[str, Any], told: str) -> None:
+def test_a_bad_conversation_is_refused(
+    tmp_path: Path, name: str, prompt: dict[str, Any], told: str
+) -> None:
     """Before anything is sent, with the prompt, the message and what to do."""
     with pytest.raises(SuiteError) as caught:
         load(tmp_path, prompt, contexts={"shop": {"system": "You sell."}})
@@ -123,7 +198,10 @@ def test_a_bad_conversation_is_refused(tmp_path: Path, name: str, prompt: dict[s
 def test_a_bad_context_is_refused_by_its_name(tmp_path: Path) -> None:
     for context, told in (
         ({"messages": [ASKS, CALLS]}, "key 'contexts.shop.messages[1].calls[0]': has no result"),
-        ({"tools": ["exec"]}, "key 'contexts.shop.tools[0]': must be an object, or the name of a tool"),
+        (
+            {"tools": ["exec"]},
+            "key 'contexts.shop.tools[0]': must be an object, or the name of a tool",
+        ),
         ({"prompt": "p"}, "key 'contexts.shop.prompt' is not known here"),
     ):
         with pytest.raises(SuiteError) as caught:
@@ -137,19 +215,36 @@ def test_what_is_shared_comes_first_and_a_prompt_has_the_last_word(tmp_path: Pat
     plain, own = load(
         tmp_path,
         {"context": "box", "prompt": "p"},
-        {"context": "box", "messages": [ASKS], "prompt": "p", "tools": [READ, own_exec], "system": ""},
+        {
+            "context": "box",
+            "messages": [ASKS],
+            "prompt": "p",
+            "tools": [READ, own_exec],
+            "system": "",
+        },
         contexts={"box": {"system": "S", "tools": [EXEC], "messages": [ASKS, SAYS]}},
         system="the suite's",
     )
     assert (plain.system, plain.tools, len(plain.messages)) == ("S", [EXEC], 2)
     assert (own.system, own.tools) == (None, [own_exec, READ])
-    assert [message.content for message in own.messages] == [ASKS["content"], "It is.", ASKS["content"]]
+    assert [message.content for message in own.messages] == [
+        ASKS["content"],
+        "It is.",
+        ASKS["content"],
+    ]
 
 
 def test_variants_and_drawings_reach_the_messages(tmp_path: Path) -> None:
     """A field stands for a text in what is said, and for the value itself in arguments."""
-    call = {"role": "assistant", "calls": [{"name": "exec", "arguments": {"n": "{n}", "command": "df -h ash"}}]}
-    said = [{"role": "user", "content": "is it {n}?"}, call, {"role": "tool", "content": "ash is {n}% full"}]
+    call = {
+        "role": "assistant",
+        "calls": [{"name": "exec", "arguments": {"n": "{n}", "command": "df -h ash"}}],
+    }
+    said = [
+        {"role": "user", "content": "is it {n}?"},
+        call,
+        {"role": "tool", "content": "ash is {n}% full"},
+    ]
     entry = {
         "messages": said,
         "prompt": "p",
@@ -168,7 +263,15 @@ def test_variants_and_drawings_reach_the_messages(tmp_path: Path) -> None:
 def test_names_with_strokes_share_no_context_that_is_not_theirs() -> None:
     """Context `b/c` of suite `a` and `c` of `a/b` are written under one key, and each prompt comes back as it was."""
     prompts = [
-        Prompt(id="P0", suite=suite, name="p", prompt="?", context=context, system=system, validator={"type": "noop"})
+        Prompt(
+            id="P0",
+            suite=suite,
+            name="p",
+            prompt="?",
+            context=context,
+            system=system,
+            validator={"type": "noop"},
+        )
         for suite, context, system in (("a", "b/c", "one"), ("a/b", "c", "other"))
     ]
     assert list(fill_contexts(*share_contexts(prompts))) == prompts
@@ -201,7 +304,9 @@ def test_a_run_folder_keeps_a_context_once(tmp_path: Path) -> None:
 def test_a_folder_whose_contexts_are_a_bomb_is_refused(tmp_path: Path) -> None:
     """A few kilobytes that would become gigabytes of prompts are told in a sentence."""
     context = Context(tools=[{}] * 100_000)
-    prompt = Prompt(id="A", name="n", prompt="p", validator={"type": "noop"}, suite="s", context="c", tools=[{}])
+    prompt = Prompt(
+        id="A", name="n", prompt="p", validator={"type": "noop"}, suite="s", context="c", tools=[{}]
+    )
     config = {
         "schema_version": 1, "run_id": "r", "created_at_ms": 1, "clawgauge_version": "0", "models": [], "targets": [],
         "options": {}, "suites": [], "prompts": [msgspec.to_builtins(prompt)] * 1_000, "prompts_sha256": "",

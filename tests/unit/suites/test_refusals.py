@@ -13,7 +13,10 @@ from clawgauge.suites import load_suite
 from support.rows import every_row
 
 GOOD: dict[str, Any] = {"id": "A", "name": "n", "prompt": "p", "validator": {"type": "noop"}}
-TOOL: dict[str, Any] = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "lookup", "parameters": {"type": "object"}},
+}
 
 
 def refusal(path: Path, content: object) -> str:
@@ -21,7 +24,9 @@ def refusal(path: Path, content: object) -> str:
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
-        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        path.write_text(
+            content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+        )
     with pytest.raises(SuiteError) as caught:
         load_suite(str(path))
     message = str(caught.value)
@@ -31,13 +36,33 @@ def refusal(path: Path, content: object) -> str:
 
 BAD_PROMPTS: list[tuple[str, object, str]] = [
     ("not_an_object", "say hi", "must be an object with id, name, prompt, validator"),
-    ("id_missing", {"id": None}, "prompt 2, key 'id' is missing; it must be text that is not blank"),
+    (
+        "id_missing",
+        {"id": None},
+        "prompt 2, key 'id' is missing; it must be text that is not blank",
+    ),
     ("id_number", {"id": 7}, "prompt 2, key 'id' must be text that is not blank, not 7"),
     ("id_blank", {"id": " "}, "prompt 2, key 'id' must be text that is not blank, not ' '"),
-    ("id_comma", {"id": "a,b"}, "prompt 2 ('a,b'), key 'id' must be a short plain word without comma"),
-    ("id_control", {"id": "a\nb"}, "prompt 2 ('a\\nb'), key 'id' must be a short plain word without comma"),
-    ("id_twice", {"id": "A"}, "prompt 2 ('A'), key 'id': 'A' is already the id of prompt 1; give each its own"),
-    ("prompt_empty", {"prompt": ""}, "prompt 2 ('B'), key 'prompt' must be text that is not blank, not ''"),
+    (
+        "id_comma",
+        {"id": "a,b"},
+        "prompt 2 ('a,b'), key 'id' must be a short plain word without comma",
+    ),
+    (
+        "id_control",
+        {"id": "a\nb"},
+        "prompt 2 ('a\\nb'), key 'id' must be a short plain word without comma",
+    ),
+    (
+        "id_twice",
+        {"id": "A"},
+        "prompt 2 ('A'), key 'id': 'A' is already the id of prompt 1; give each its own",
+    ),
+    (
+        "prompt_empty",
+        {"prompt": ""},
+        "prompt 2 ('B'), key 'prompt' must be text that is not blank, not ''",
+    ),
     (
         "validator_missing",
         {"validator": None},
@@ -49,13 +74,33 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         {"promt": "x"},
         "prompt 2 ('B'), key 'promt' is not known here; did you mean 'prompt'",
     ),
-    ("far_key", {"zzzz": 1}, "prompt 2 ('B'), key 'zzzz' is not known here; the keys here are id, name, prompt"),
+    (
+        "far_key",
+        {"zzzz": 1},
+        "prompt 2 ('B'), key 'zzzz' is not known here; the keys here are id, name, prompt",
+    ),
     ("category_number", {"category": 3}, "key 'category' must be text, not 3"),
     ("system_object", {"system": {}}, "key 'system' must be text, not an object"),
-    ("temperature_text", {"temperature": "0"}, "key 'temperature' must be a number, 0 or more, not '0'"),
-    ("temperature_low", {"temperature": -0.1}, "key 'temperature' must be a number, 0 or more, not -0.1"),
-    ("max_tokens_float", {"max_tokens": 1.5}, "key 'max_tokens' must be a whole number, 1 or more, not 1.5"),
-    ("max_tokens_zero", {"max_tokens": 0}, "key 'max_tokens' must be a whole number, 1 or more, not 0"),
+    (
+        "temperature_text",
+        {"temperature": "0"},
+        "key 'temperature' must be a number, 0 or more, not '0'",
+    ),
+    (
+        "temperature_low",
+        {"temperature": -0.1},
+        "key 'temperature' must be a number, 0 or more, not -0.1",
+    ),
+    (
+        "max_tokens_float",
+        {"max_tokens": 1.5},
+        "key 'max_tokens' must be a whole number, 1 or more, not 1.5",
+    ),
+    (
+        "max_tokens_zero",
+        {"max_tokens": 0},
+        "key 'max_tokens' must be a whole number, 1 or more, not 0",
+    ),
     (
         "expected_text",
         {"expected_tool_calls": "df"},
@@ -66,9 +111,17 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         {"expected_tool_calls": ["df", " "]},
         "key 'expected_tool_calls[1]' must be text that is not blank",
     ),
-    ("tools_object", {"tools": TOOL}, "key 'tools' must be a list of tool definitions, not an object"),
+    (
+        "tools_object",
+        {"tools": TOOL},
+        "key 'tools' must be a list of tool definitions, not an object",
+    ),
     ("tool_text", {"tools": ["f"]}, "key 'tools[0]': must be an object"),
-    ("tool_type", {"tools": [{**TOOL, "type": "web"}]}, "key 'tools[0].type' must be 'function', not 'web'"),
+    (
+        "tool_type",
+        {"tools": [{**TOOL, "type": "web"}]},
+        "key 'tools[0].type' must be 'function', not 'web'",
+    ),
     (
         "tool_bare",
         {"tools": [{"type": "function", "name": "f"}]},
@@ -85,8 +138,16 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         "key 'tools[0].function.parameters' must be an object, not a list",
     ),
     ("tool_twice", {"tools": [TOOL, TOOL]}, "key 'tools[1]': 'lookup' is offered twice"),
-    ("choice_alone", {"tool_choice": "auto"}, "key 'tool_choice': given without 'tools'; offer some, or leave it out"),
-    ("choice_word", {"tools": [TOOL], "tool_choice": "always"}, 'key \'tool_choice\': must be "auto", "none"'),
+    (
+        "choice_alone",
+        {"tool_choice": "auto"},
+        "key 'tool_choice': given without 'tools'; offer some, or leave it out",
+    ),
+    (
+        "choice_word",
+        {"tools": [TOOL], "tool_choice": "always"},
+        'key \'tool_choice\': must be "auto", "none"',
+    ),
     (
         "choice_stranger",
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}},
@@ -104,7 +165,12 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
     ),
     (
         "format_name",
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "my answer", "schema": {}}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "my answer", "schema": {}},
+            }
+        },
         "key 'response_format.json_schema.name' must be up to 64 letters, digits, underscores and hyphens",
     ),
     (
@@ -112,9 +178,21 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         {"response_format": {"type": "json_object"}, "world": {"files": {}}},
         "key 'response_format': given with 'world'; a task's answers may be calls, so leave it out",
     ),
-    ("surrogate", {"prompt": "\ud800"}, "prompt 2 ('B'), key 'prompt': holds half of a surrogate pair"),
-    ("huge_integer", {"max_tokens": 2**64}, "prompt 2 ('B'), key 'max_tokens': the integer does not fit in 64 bits"),
-    ("infinite", {"temperature": float("inf")}, "prompt 2 ('B'), key 'temperature': the number is not finite"),
+    (
+        "surrogate",
+        {"prompt": "\ud800"},
+        "prompt 2 ('B'), key 'prompt': holds half of a surrogate pair",
+    ),
+    (
+        "huge_integer",
+        {"max_tokens": 2**64},
+        "prompt 2 ('B'), key 'max_tokens': the integer does not fit in 64 bits",
+    ),
+    (
+        "infinite",
+        {"temperature": float("inf")},
+        "prompt 2 ('B'), key 'temperature': the number is not finite",
+    ),
 ]
 
 
@@ -128,7 +206,9 @@ def test_bad_prompt_is_refused_by_name(tmp_path: Path, change: object, expected:
 
 def test_bad_validator_is_refused_with_its_prompt(tmp_path: Path) -> None:
     """What is wrong with a validator is told behind the file, the prompt and its id."""
-    message = refusal(tmp_path / "s.json", [GOOD, {**GOOD, "id": "B", "validator": {"type": "exact"}}])
+    message = refusal(
+        tmp_path / "s.json", [GOOD, {**GOOD, "id": "B", "validator": {"type": "exact"}}]
+    )
     assert message.startswith("prompt 2 ('B'): validator: key 'value' is missing")
 
 
@@ -140,13 +220,36 @@ def test_bad_validator_is_refused_with_its_prompt(tmp_path: Path) -> None:
         ({"prompts": {"A": GOOD}}, "key 'prompts' must be a list of one or more prompts"),
         ([], "key 'prompts' is empty"),
         ({"version": 1, "prompts": [GOOD]}, "key 'version' must be text, not 1"),
-        ({"name": ["s"], "prompts": [GOOD]}, "key 'name' must be text that is not blank, not a list"),
+        (
+            {"name": ["s"], "prompts": [GOOD]},
+            "key 'name' must be text that is not blank, not a list",
+        ),
         ({"name": "a\tb", "prompts": [GOOD]}, "key 'name' must be a short plain word"),
-        ({"temperature": "hot", "prompts": [GOOD]}, "key 'temperature' must be a number, 0 or more, not 'hot'"),
-        ("3", "holds a whole number; a suite is a list of prompts, or an object with the key 'prompts'"),
-        ([{**GOOD, "id": f"P{number}"} for number in range(10_001)], "key 'prompts': 10001 prompts; at most 10000"),
+        (
+            {"temperature": "hot", "prompts": [GOOD]},
+            "key 'temperature' must be a number, 0 or more, not 'hot'",
+        ),
+        (
+            "3",
+            "holds a whole number; a suite is a list of prompts, or an object with the key 'prompts'",
+        ),
+        (
+            [{**GOOD, "id": f"P{number}"} for number in range(10_001)],
+            "key 'prompts': 10001 prompts; at most 10000",
+        ),
     ],
-    ids=["near_key", "no_prompts", "object", "none", "version", "name", "name_tab", "sampling", "scalar", "too_many"],
+    ids=[
+        "near_key",
+        "no_prompts",
+        "object",
+        "none",
+        "version",
+        "name",
+        "name_tab",
+        "sampling",
+        "scalar",
+        "too_many",
+    ],
 )
 def test_bad_header_is_refused_by_key(tmp_path: Path, content: object, expected: str) -> None:
     """A fault outside the prompts names the key of the header."""
@@ -157,17 +260,37 @@ DEEP = 100_000
 BAD_FILES: list[tuple[str, object, str]] = [
     ("s.json", "[{]", "not JSON at line 1, column 3"),
     ("s.json", "", "not JSON at line 1, column 1"),
-    ("s.json", '[{"id": "A", "name": NaN}]', "prompt 1 ('A'), key 'name': the number is not finite"),
-    ("s.json", '[{"id": "A", "prompt": "p", "id": "B"}]', "prompt 1 ('B'), key 'id': given twice in one object"),
+    (
+        "s.json",
+        '[{"id": "A", "name": NaN}]',
+        "prompt 1 ('A'), key 'name': the number is not finite",
+    ),
+    (
+        "s.json",
+        '[{"id": "A", "prompt": "p", "id": "B"}]',
+        "prompt 1 ('B'), key 'id': given twice in one object",
+    ),
     (
         "s.json",
         '[{"id": "A", "validator": {"type": 1, "type": 2}}]',
         "prompt 1 ('A'), key 'validator.type': given twice",
     ),
-    ("s.json", '{"name": "a", "name": "b"}', "key 'name': given twice in one object; keep one of them"),
+    (
+        "s.json",
+        '{"name": "a", "name": "b"}',
+        "key 'name': given twice in one object; keep one of them",
+    ),
     ("s.json", "[" * DEEP, "nested deeper than 64 levels; flatten it"),
-    ("s.json", "[" * 90 + "]" * 90, "prompt 1, key '" + "[0]" * 64 + "': nested deeper than 64 levels"),
-    ("s.json", '[{"max_tokens": ' + "9" * 5000 + "}]", "an integer of 5000 digits does not fit in 64 bits"),
+    (
+        "s.json",
+        "[" * 90 + "]" * 90,
+        "prompt 1, key '" + "[0]" * 64 + "': nested deeper than 64 levels",
+    ),
+    (
+        "s.json",
+        '[{"max_tokens": ' + "9" * 5000 + "}]",
+        "an integer of 5000 digits does not fit in 64 bits",
+    ),
     ("s.json", b'["caf\xe9"]', "not UTF-8 at byte 5; save it as UTF-8"),
     ("s.json", '["a"]'.encode("utf-16"), "not UTF-8 at byte 0; save it as UTF-8"),
     ("s.json", b"[" + b"{}," * 6_000_000 + b"{}]", "holds more than 4,000,000 values; split it"),
@@ -184,19 +307,35 @@ BAD_FILES: list[tuple[str, object, str]] = [
     ("s.toml", "name = " + "[" * DEEP, "nested deeper than 64 levels"),
     ("s.toml", "a" + ".a" * DEEP + " = 1", "a key of more than 64 dotted parts; flatten it"),
     ("s.toml", "[a" + '."a"' * DEEP + "]", "a key of more than 64 dotted parts; flatten it"),
-    ("s.toml", "x = { a" + " . 'a'" * DEEP + " = 1 }", "a key of more than 64 dotted parts; flatten it"),
+    (
+        "s.toml",
+        "x = { a" + " . 'a'" * DEEP + " = 1 }",
+        "a key of more than 64 dotted parts; flatten it",
+    ),
     ("s.yaml", "prompts: [", "not YAML at line"),
     ("s.yaml", "a: b: c", "not YAML at line 1"),
     ("s.yaml", "name: \x07", "not YAML"),
     ("s.yaml", "", "holds null; a suite is a list of prompts"),
-    ("s.yaml", "- id: A\n  name: a\n  name: b", "prompt 1 ('A'), key 'name': given twice in one object"),
-    ("s.yaml", "- &x {id: A}\n- *x", "line 1: anchors and aliases (&x) are not allowed; write the value out"),
+    (
+        "s.yaml",
+        "- id: A\n  name: a\n  name: b",
+        "prompt 1 ('A'), key 'name': given twice in one object",
+    ),
+    (
+        "s.yaml",
+        "- &x {id: A}\n- *x",
+        "line 1: anchors and aliases (&x) are not allowed; write the value out",
+    ),
     (
         "s.yaml",
         "- {id: A, name: *name}",
         "line 1: anchors and aliases (*name) are not allowed; write the value out or quote it",
     ),
-    ("s.yaml", "- id: !!python/object/apply:os.system [ls]", "line 1: tags (tag:yaml.org,2002:python/object/apply:os"),
+    (
+        "s.yaml",
+        "- id: !!python/object/apply:os.system [ls]",
+        "line 1: tags (tag:yaml.org,2002:python/object/apply:os",
+    ),
     ("s.yaml", "- id: !!binary aGk=", "line 1: tags (tag:yaml.org,2002:binary) are not allowed"),
     ("s.yaml", "- id: !mine x", "line 1: tags (!mine) are not allowed"),
     ("s.yaml", "- id: A\n  <<: {name: n}", "prompt 1 ('A'), key '<<' is not known here"),
@@ -211,7 +350,9 @@ BAD_FILES: list[tuple[str, object, str]] = [
 ]
 
 
-@every_row(("name", "content", "expected"), BAD_FILES, ids=[f"{n}-{e[:40]}" for n, _, e in BAD_FILES])
+@every_row(
+    ("name", "content", "expected"), BAD_FILES, ids=[f"{n}-{e[:40]}" for n, _, e in BAD_FILES]
+)
 def test_bad_file_is_refused(tmp_path: Path, name: str, content: object, expected: str) -> None:
     """A file that is broken, ambiguous or hostile is refused in one sentence that says where."""
     assert refusal(tmp_path / name, content).startswith(expected)
@@ -222,7 +363,9 @@ def test_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     told = refusal(tmp_path / "bomb.yaml", "\n".join(lines))
-    assert told.startswith("line 1: anchors and aliases (&a0)"), "the first anchor is enough, before any alias"
+    assert told.startswith("line 1: anchors and aliases (&a0)"), (
+        "the first anchor is enough, before any alias"
+    )
 
 
 def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
@@ -263,17 +406,29 @@ def _numbered(schema: dict[str, Any], *values: object) -> dict[str, Any]:
 
 
 def _task(world: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
-    return {"tools": ["exec", "message"], "world": world, "validator": {"type": "world_state", "expect": [condition]}}
+    return {
+        "tools": ["exec", "message"],
+        "world": world,
+        "validator": {"type": "world_state", "expect": [condition]},
+    }
 
 
-_RESTARTS = {"type": "effect", "expected_tools": ["exec"], "expect": [{"service": "nginx", "restarted": True}]}
+_RESTARTS = {
+    "type": "effect",
+    "expected_tools": ["exec"],
+    "expect": [{"service": "nginx", "restarted": True}],
+}
 IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "too_large",
         _numbered({"type": "integer", "maximum": 10}, 10, 11),
         "n[1]' is 11, but the schema's 'maximum' is 10",
     ),
-    ("at_the_edge", _numbered({"type": "number", "exclusiveMinimum": 0}, 0), "the schema's 'exclusiveMinimum' is 0"),
+    (
+        "at_the_edge",
+        _numbered({"type": "number", "exclusiveMinimum": 0}, 0),
+        "the schema's 'exclusiveMinimum' is 0",
+    ),
     (
         "no_such_word",
         _numbered({"type": "string", "enum": ["a"]}, "re:b.*"),
@@ -284,13 +439,25 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
         _task({}, {"service": "nginx", "state": "active"}),
         "expect[0].service' is 'nginx', which is not",
     ),
-    ("no_such_person", _task({"contacts": ["dana"]}, {"message": "mika"}), "expect[0].message' is 'mika', who is not"),
-    ("service_of_an_effect", {"validator": _RESTARTS}, "expect[0].service' is 'nginx', which is not among the world's"),
+    (
+        "no_such_person",
+        _task({"contacts": ["dana"]}, {"message": "mika"}),
+        "expect[0].message' is 'mika', who is not",
+    ),
+    (
+        "service_of_an_effect",
+        {"validator": _RESTARTS},
+        "expect[0].service' is 'nginx', which is not among the world's",
+    ),
     (
         "nothing_to_run_it",
         {
             "tools": [TOOL],
-            "validator": {"type": "effect", "expected_tools": ["exec"], "output": {"contains_all": ["x"]}},
+            "validator": {
+                "type": "effect",
+                "expected_tools": ["exec"],
+                "output": {"contains_all": ["x"]},
+            },
         },
         "none of the tools runs a command; offer 'exec'",
     ),
@@ -298,7 +465,9 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
 
 
 @every_row(("name", "keys", "words"), IMPOSSIBLE)
-def test_what_no_answer_could_pass_is_refused(tmp_path: Path, name: str, keys: dict[str, Any], words: str) -> None:
+def test_what_no_answer_could_pass_is_refused(
+    tmp_path: Path, name: str, keys: dict[str, Any], words: str
+) -> None:
     assert words in refusal(tmp_path / f"{name}.json", {"name": "s", "prompts": [GOOD | keys]})
 
 
@@ -307,7 +476,10 @@ def test_what_an_answer_can_just_pass_is_accepted(tmp_path: Path) -> None:
     fine = [
         _numbered({"type": "integer", "minimum": 1, "maximum": 10}, 1, 10),
         _numbered({"type": "string", "enum": ["low", "high"]}, "re:h.*"),
-        _task({"services": [{"name": "web"}]}, {"service": "web.service", "restarted": True, "since": "/etc/web.conf"}),
+        _task(
+            {"services": [{"name": "web"}]},
+            {"service": "web.service", "restarted": True, "since": "/etc/web.conf"},
+        ),
         _task({"contacts": ["#ops"]}, {"message": "ops", "times": 1}),
     ]
     path = tmp_path / "fine.json"

@@ -11,7 +11,10 @@ from support.command import clawgauge
 
 
 def chosen() -> dict[str, list[str]]:
-    return {suite: [prompt_id.removesuffix("#1") for prompt_id in ids] for suite, ids in SELECTION.items()}
+    return {
+        suite: [prompt_id.removesuffix("#1") for prompt_id in ids]
+        for suite, ids in SELECTION.items()
+    }
 
 
 def test_no_two_chosen_prompts_are_variants_of_one() -> None:
@@ -33,7 +36,11 @@ def test_the_choice_can_show_all_that_a_recommendation_needs() -> None:
 
 def test_the_choice_can_show_who_is_fit_for_the_jobs_of_format_and_data() -> None:
     """Nine prompts all passed have 70% at the lower end of their interval; fewer have not."""
-    categories = {(p.suite, p.id): f"{p.suite}/{p.category}" for suite in SELECTION for p in load_suite(suite).prompts}
+    categories = {
+        (p.suite, p.id): f"{p.suite}/{p.category}"
+        for suite in SELECTION
+        for p in load_suite(suite).prompts
+    }
     asked = [categories[suite, prompt_id] for suite, ids in chosen().items() for prompt_id in ids]
     for job in ("heartbeat and triage", "structured data"):
         assert sum(category in BUILT_IN[job].prompts for category in asked) >= 9
@@ -48,6 +55,9 @@ def test_a_run_without_suites_asks_the_choice_and_full_asks_all(tmp_path: Path) 
     }
     assert "native_tools (22 prompts), restraint (15 prompts), agentic (9 prompts)" in counts[""]
     assert "1 target, 69 calls" in counts[""] and "long_context" not in counts[""]
-    assert "restraint (30 prompts)" in counts["--full"] and "long_context (20 prompts)" in counts["--full"]
+    assert (
+        "restraint (30 prompts)" in counts["--full"]
+        and "long_context (20 prompts)" in counts["--full"]
+    )
     assert "1 target, 30 calls" in counts["-s restraint"]
     assert "1 target, 1 call" in counts["--prompt-ids restraint/P1"]

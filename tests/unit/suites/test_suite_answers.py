@@ -16,8 +16,14 @@ from support.rows import every_row
 from support.slow_rest import slow_rest
 
 ANSWERS = Path(__file__).parents[2] / "data" / "suite_answers.jsonl"
-MISJUDGED = [json.loads(line) for line in ANSWERS.with_name("misjudged_answers.jsonl").read_text("utf-8").splitlines()]
-ORDINARY = [json.loads(line) for line in ANSWERS.with_name("ordinary_answers.jsonl").read_text("utf-8").splitlines()]
+MISJUDGED = [
+    json.loads(line)
+    for line in ANSWERS.with_name("misjudged_answers.jsonl").read_text("utf-8").splitlines()
+]
+ORDINARY = [
+    json.loads(line)
+    for line in ANSWERS.with_name("ordinary_answers.jsonl").read_text("utf-8").splitlines()
+]
 LEAST_RATE = {"right": 0.98, "wrong": 0.95}
 
 
@@ -29,7 +35,9 @@ def read_labelled(suite: str) -> list[dict[str, Any]]:
 def calls_of(row: dict[str, Any]) -> list[ToolInvocation]:
     calls = [(call["name"], call["arguments"]) for call in row["answer"]["tool_calls"]]
     return [
-        ToolInvocation(name=name, arguments=json.loads(a) if isinstance(a, str) else a, channel="native")
+        ToolInvocation(
+            name=name, arguments=json.loads(a) if isinstance(a, str) else a, channel="native"
+        )
         for name, a in calls
     ]
 
@@ -55,25 +63,40 @@ def test_prompts_read_as_they_did() -> None:
     for suite in {row["suite"] for row in rows}:
         asked = {prompt.id: prompt.prompt for prompt in load_suite(suite).prompts}
         assert {row["prompt_id"] for row in rows if row["suite"] == suite} <= asked.keys()
-        answered = {row["prompt_id"]: row["prompt"] for row in rows if row["suite"] == suite and "prompt" in row}
+        answered = {
+            row["prompt_id"]: row["prompt"]
+            for row in rows
+            if row["suite"] == suite and "prompt" in row
+        }
         assert {name: asked[name] for name in answered} == answered
 
 
 @every_row("row", MISJUDGED, ids=lambda row: f"{row['suite']}-{row['prompt_id']}-{row['kind']}")
 def test_answers_that_were_misjudged_are_judged_right(row: dict[str, Any]) -> None:
     """Unusual right answers pass, and wrong ones that look right fail: each had the other verdict once."""
-    prompt = next(prompt for prompt in load_suite(row["suite"]).prompts if prompt.id == row["prompt_id"])
+    prompt = next(
+        prompt for prompt in load_suite(row["suite"]).prompts if prompt.id == row["prompt_id"]
+    )
     verdict = judge_answer(prompt, row["answer"]["content"], calls_of(row))
-    assert (verdict.objective_pass is not False) == (row["kind"] == "right"), (row["answer"], verdict.violation)
+    assert (verdict.objective_pass is not False) == (row["kind"] == "right"), (
+        row["answer"],
+        verdict.violation,
+    )
 
 
 @pytest.mark.parametrize("every", slow_rest([9, 1], every=2))
 def test_ordinary_answers_are_judged_as_anybody_would(every: int) -> None:
     """Markdown, a sentence before a command, a polite closer: none of it fails; plainly wrong answers do."""
-    prompts = {(s, one.id): one for s in ("tool_use", "restraint", "native_tools") for one in load_suite(s).prompts}
+    prompts = {
+        (s, one.id): one
+        for s in ("tool_use", "restraint", "native_tools")
+        for one in load_suite(s).prompts
+    }
     astray = []
     for row in ORDINARY[::every]:
-        verdict = judge_answer(prompts[row["suite"], row["prompt_id"]], row["answer"]["content"], calls_of(row))
+        verdict = judge_answer(
+            prompts[row["suite"], row["prompt_id"]], row["answer"]["content"], calls_of(row)
+        )
         if verdict.objective_pass != (row["kind"] == "right"):
             astray.append((row, verdict.violation))
     assert astray == []
@@ -82,10 +105,20 @@ def test_ordinary_answers_are_judged_as_anybody_would(every: int) -> None:
 @pytest.mark.parametrize("drawing", slow_rest([0, 1, 2, 3], every=4))
 def test_a_number_read_in_a_long_text_counts_in_bold_and_not_beside_another(drawing: int) -> None:
     """Bold, back-ticks and a full stop are no other answer; a near miss, a second candidate and a hedge are."""
-    numbers = [prompt for prompt in load_suite("long_context", drawing=drawing).prompts if "obey" not in prompt.name]
+    numbers = [
+        prompt
+        for prompt in load_suite("long_context", drawing=drawing).prompts
+        if "obey" not in prompt.name
+    ]
     for prompt in numbers:
         right = re.findall(r"\d+", prompt.validator["pattern"])[0]
-        for answer in (right, f"{right}.", f"**{right}**", f"`{right}`", f"<think>{right}1?</think>\n{right}\n"):
+        for answer in (
+            right,
+            f"{right}.",
+            f"**{right}**",
+            f"`{right}`",
+            f"<think>{right}1?</think>\n{right}\n",
+        ):
             assert judge_answer(prompt, answer, []).objective_pass, answer
         for answer in (
             f"0{right}",

@@ -19,7 +19,9 @@ BARE_PROMPT = '[[prompts]]\nid = "P0"\nname = "n"\nprompt = "p"\n'
 
 def test_whole_suite_example_loads(tmp_path: Path) -> None:
     """The example of a whole suite can be pasted into a file and run."""
-    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[[prompts]]" in text), encoding="utf-8")
+    (tmp_path / "example.toml").write_text(
+        next(text for text in EXAMPLES if "[[prompts]]" in text), encoding="utf-8"
+    )
     suite = load_suite(str(tmp_path / "example.toml"))
     assert (suite.name, len(suite.prompts)) == ("night_shift", 2)
     assert suite.prompts[0].system == "You assist the night operator. Be brief."
@@ -27,7 +29,9 @@ def test_whole_suite_example_loads(tmp_path: Path) -> None:
 
 def test_toolbox_example_loads(tmp_path: Path) -> None:
     """The example with a toolbox and variants can be pasted, too, and makes the two prompts it describes."""
-    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[toolbox" in text), encoding="utf-8")
+    (tmp_path / "example.toml").write_text(
+        next(text for text in EXAMPLES if "[toolbox" in text), encoding="utf-8"
+    )
     first, second = load_suite(str(tmp_path / "example.toml")).prompts
     assert (first.id, second.id, second.variant_of) == ("P0", "P0#2", "P0")
     assert second.validator["expected_calls"][0]["arguments"]["days"] == [5]
@@ -36,15 +40,27 @@ def test_toolbox_example_loads(tmp_path: Path) -> None:
 
 def test_conversation_example_loads(tmp_path: Path) -> None:
     """The example of a conversation can be pasted: two results in their order, and the context's system text."""
-    (tmp_path / "example.toml").write_text(next(text for text in EXAMPLES if "[contexts." in text), encoding="utf-8")
+    (tmp_path / "example.toml").write_text(
+        next(text for text in EXAMPLES if "[contexts." in text), encoding="utf-8"
+    )
     (prompt,) = load_suite(str(tmp_path / "example.toml")).prompts
-    assert [message.role for message in prompt.messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [message.role for message in prompt.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert prompt.system == "You keep four servers alive."
 
 
 def test_every_key_is_on_the_page() -> None:
     """The tables name each key of a suite and of a prompt that the loader takes."""
-    told = {key for row in re.findall(r"^\| (`[^|]+`) \|", PAGE, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+    told = {
+        key
+        for row in re.findall(r"^\| (`[^|]+`) \|", PAGE, re.MULTILINE)
+        for key in re.findall(r"`(\w+)`", row)
+    }
     assert {*HEADER_KEYS, *PROMPT_KEYS} <= told
 
 

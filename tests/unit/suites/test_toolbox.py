@@ -13,27 +13,46 @@ from clawgauge.records import SuiteRecord
 from clawgauge.suites import load_suite
 from support.rows import every_row
 
-PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-TOOLBOX: dict[str, Any] = {"read": {"description": "Read a file.", "parameters": PARAMETERS}, "ping": {}}
-OWN: dict[str, Any] = {"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+}
+TOOLBOX: dict[str, Any] = {
+    "read": {"description": "Read a file.", "parameters": PARAMETERS},
+    "ping": {},
+}
+OWN: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "mine", "parameters": {"type": "object"}},
+}
 ENTRY: dict[str, Any] = {
     "id": "P0",
     "name": "n",
     "prompt": "Show me /etc/hosts.",
     "tools": ["read", "ping"],
-    "validator": {"type": "tool_call", "expected_calls": [{"name": "read", "arguments": {"path": ["/etc/hosts"]}}]},
+    "validator": {
+        "type": "tool_call",
+        "expected_calls": [{"name": "read", "arguments": {"path": ["/etc/hosts"]}}],
+    },
 }
 
 
 def load(tmp_path: Path, toolbox: object = TOOLBOX, **changes: Any) -> SuiteRecord:
     path = tmp_path / "s.json"
-    path.write_text(json.dumps({"name": "s", "toolbox": toolbox, "prompts": [ENTRY | changes]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"name": "s", "toolbox": toolbox, "prompts": [ENTRY | changes]}),
+        encoding="utf-8",
+    )
     return load_suite(str(path))
 
 
 def test_named_tools_are_written_out(tmp_path: Path) -> None:
     """A prompt holds whole definitions, as if it had written them itself, in the order it names them."""
-    read = {"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": PARAMETERS}}
+    read = {
+        "type": "function",
+        "function": {"name": "read", "description": "Read a file.", "parameters": PARAMETERS},
+    }
     ping = {"type": "function", "function": {"name": "ping"}}
     named = load(tmp_path, tools=["ping", OWN, "read"])
     assert named.prompts[0].tools == [ping, OWN, read]
@@ -76,7 +95,9 @@ def test_a_tool_may_be_forced_by_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_toolbox_is_refused(tmp_path: Path, toolbox: object, changes: dict[str, Any], said: str) -> None:
+def test_a_bad_toolbox_is_refused(
+    tmp_path: Path, toolbox: object, changes: dict[str, Any], said: str
+) -> None:
     """The refusal names the tool, or the prompt that names one that is not there."""
     with pytest.raises(SuiteError) as caught:
         load(tmp_path, toolbox, **changes)

@@ -18,7 +18,10 @@ TOOL: dict[str, Any] = {
     "function": {
         "name": "get_weather",
         "description": "Weather of {city}",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        },
     },
 }
 ENTRY: dict[str, Any] = {
@@ -30,7 +33,10 @@ ENTRY: dict[str, Any] = {
     "validator": {
         "type": "tool_call",
         "expected_calls": [
-            {"name": "get_weather", "arguments": {"city": [r"re:(?i)\p{L}*|{city}, .{1,9}"], "days": ["{days}"]}}
+            {
+                "name": "get_weather",
+                "arguments": {"city": [r"re:(?i)\p{L}*|{city}, .{1,9}"], "days": ["{days}"]},
+            }
         ],
     },
     "variants": [{"city": "Paris", "days": 3}, {"city": "Rome", "days": 5}],
@@ -59,14 +65,20 @@ def refusal(tmp_path: Path, *entries: dict[str, Any]) -> str:
 def test_each_form_is_a_prompt_of_its_own(tmp_path: Path) -> None:
     """The first form keeps the id, the others are numbered, and all say which prompt they are forms of."""
     forms = load(tmp_path, ENTRY, {**ECHO, "variants": [{"word": "red"}]})
-    assert [(form.id, form.variant_of) for form in forms] == [("P3", "P3"), ("P3#2", "P3"), ("P0", "P0")]
+    assert [(form.id, form.variant_of) for form in forms] == [
+        ("P3", "P3"),
+        ("P3#2", "P3"),
+        ("P0", "P0"),
+    ]
     assert [form.name for form in forms] == ["weather", "weather", "n"]
 
 
 def test_fields_are_filled_where_they_mean_something(tmp_path: Path) -> None:
     """Prompt, system text and validator take the values; a lone field keeps the value's type; other braces stay."""
     second = load(tmp_path, ENTRY)[1]
-    assert second.prompt == "Weather in Rome for 5 days? Write {Rome} or {} or { city } as you like."
+    assert (
+        second.prompt == "Weather in Rome for 5 days? Write {Rome} or {} or { city } as you like."
+    )
     assert second.system == "You know Rome."
     arguments = second.validator["expected_calls"][0]["arguments"]
     assert arguments == {"city": [r"re:(?i)\p{L}*|Rome, .{1,9}"], "days": [5]}
@@ -76,7 +88,11 @@ def test_fields_are_filled_where_they_mean_something(tmp_path: Path) -> None:
 
 def test_a_value_may_be_of_any_kind_where_it_stands_alone(tmp_path: Path) -> None:
     """Lists, flags and numbers go into the expectation as they are."""
-    entry = ECHO | {"validator": {"type": "one_of", "values": "{words}"}, "prompt": "{n}", "system": "Say {n}"}
+    entry = ECHO | {
+        "validator": {"type": "one_of", "values": "{words}"},
+        "prompt": "{n}",
+        "system": "Say {n}",
+    }
     (form,) = load(tmp_path, entry | {"variants": [{"words": ["a", "b"], "n": 0.5}]})
     assert (form.validator["values"], form.prompt, form.system) == (["a", "b"], "0.5", "Say 0.5")
 
@@ -116,16 +132,40 @@ def test_a_form_hashes_like_the_prompt_it_becomes(tmp_path: Path) -> None:
             "prompt 1 ('P0'), key 'variants' is empty; it must be a list of one or more objects, one for each form",
         ),
         ({"variants": {"word": "red"}}, "key 'variants' must be a list of one or more objects"),
-        ({"variants": ["red"]}, "key 'variants[0]' is text; give an object with a value for each field"),
-        ({"variants": [{}]}, "key 'variants[0]' is empty; give an object with a value for each field"),
+        (
+            {"variants": ["red"]},
+            "key 'variants[0]' is text; give an object with a value for each field",
+        ),
+        (
+            {"variants": [{}]},
+            "key 'variants[0]' is empty; give an object with a value for each field",
+        ),
         ({"variants": [{"word": "red"}, {}]}, "key 'variants[1]' is empty"),
         ({"variants": [{"word": None}]}, "key 'variants[0].word' has no value"),
-        ({"variants": [{"word": "a", "two words": 1}]}, "key 'variants[0].two words' is no name for a field"),
-        ({"variants": [{"word": "a", "hue": 1}]}, "key 'variants[0].hue': fills nothing; write {hue} in"),
-        ({"variants": [{"word": "a"}, {"hue": "b"}]}, "key 'variants[1]': has no value for the field {word}"),
-        ({"prompt": "Say {word} to {name}"}, "key 'variants[0]': has no value for the field {name}; give one"),
-        ({"variants": [{"word": True}]}, "key 'variants[0].word': stands in a text and must be text"),
-        ({"variants": [{"word": " "}]}, "prompt 1 ('P0'): validator: key 'values[0]' must be text that is not blank"),
+        (
+            {"variants": [{"word": "a", "two words": 1}]},
+            "key 'variants[0].two words' is no name for a field",
+        ),
+        (
+            {"variants": [{"word": "a", "hue": 1}]},
+            "key 'variants[0].hue': fills nothing; write {hue} in",
+        ),
+        (
+            {"variants": [{"word": "a"}, {"hue": "b"}]},
+            "key 'variants[1]': has no value for the field {word}",
+        ),
+        (
+            {"prompt": "Say {word} to {name}"},
+            "key 'variants[0]': has no value for the field {name}; give one",
+        ),
+        (
+            {"variants": [{"word": True}]},
+            "key 'variants[0].word': stands in a text and must be text",
+        ),
+        (
+            {"variants": [{"word": " "}]},
+            "prompt 1 ('P0'): validator: key 'values[0]' must be text that is not blank",
+        ),
         (
             {"prompt": "{word}", "variants": [{"word": [3]}]},
             "key 'variants[0].word': stands in a text and must be text",

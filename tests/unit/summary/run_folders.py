@@ -61,13 +61,21 @@ def record(prompt_id: str = "P0", **changes: Any) -> dict[str, Any]:
 def failed(prompt_id: str, status: str, failure_type: str, **changes: Any) -> dict[str, Any]:
     """A cell that was asked once and not answered, as the contract has it."""
     attempt = {"status": status, "failure_type": failure_type, "e2e_ms": 100}
-    nulls = dict.fromkeys(("ttft_ms", "ttfa_ms", "objective_pass", "parsed_output", "output_tokens", "output_tps"))
-    return record(prompt_id, availability_status=status, success=False, failure_type=failure_type, raw_output="") | (
-        nulls | {"finish_reason": None, "model_reported": None, "attempts": [attempt]} | changes
+    nulls = dict.fromkeys(
+        ("ttft_ms", "ttfa_ms", "objective_pass", "parsed_output", "output_tokens", "output_tps")
     )
+    return record(
+        prompt_id,
+        availability_status=status,
+        success=False,
+        failure_type=failure_type,
+        raw_output="",
+    ) | (nulls | {"finish_reason": None, "model_reported": None, "attempts": [attempt]} | changes)
 
 
-def tool_record(prompt_id: str, called: bool, *, native: bool = False, **changes: Any) -> dict[str, Any]:
+def tool_record(
+    prompt_id: str, called: bool, *, native: bool = False, **changes: Any
+) -> dict[str, Any]:
     """An answered prompt that expects the tool `free`."""
     channel = "native" if native else "text:backtick"
     call = {"name": "free", "arguments": {}, "channel": channel, "valid": True}
@@ -87,19 +95,32 @@ def tool_record(prompt_id: str, called: bool, *, native: bool = False, **changes
     )
 
 
-def prompt(prompt_id: str, suite: str = "core", validator: dict[str, Any] | None = None) -> dict[str, Any]:
+def prompt(
+    prompt_id: str, suite: str = "core", validator: dict[str, Any] | None = None
+) -> dict[str, Any]:
     validator = validator or {"type": "exact", "value": "HEARTBEAT_OK"}
-    return {"id": prompt_id, "name": prompt_id, "prompt": "…", "validator": validator, "suite": suite}
+    return {
+        "id": prompt_id,
+        "name": prompt_id,
+        "prompt": "…",
+        "validator": validator,
+        "suite": suite,
+    }
 
 
-def config(prompts: list[dict[str, Any]], models: tuple[str, ...] = (MODEL,), **changes: Any) -> dict[str, Any]:
+def config(
+    prompts: list[dict[str, Any]], models: tuple[str, ...] = (MODEL,), **changes: Any
+) -> dict[str, Any]:
     base: dict[str, Any] = {
         "schema_version": 1,
         "run_id": "20260213_235930",
         "created_at_ms": T0,
         "clawgauge_version": "1.0.0",
         "models": list(models),
-        "targets": [{"provider": "ollama_openai", "model": model, "thinking_level": None} for model in models],
+        "targets": [
+            {"provider": "ollama_openai", "model": model, "thinking_level": None}
+            for model in models
+        ],
         "options": {"repeats": 1},
         "suites": [],
         "prompts": prompts,
@@ -122,7 +143,9 @@ def write_run(
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     if events is not None:
-        (folder / "events.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in events), encoding="utf-8")
+        (folder / "events.jsonl").write_text(
+            "".join(f"{json.dumps(e)}\n" for e in events), encoding="utf-8"
+        )
     return folder
 
 
@@ -155,8 +178,14 @@ def write_subagent_run(
                 row = record(name, suite="agent", objective_pass=number < k, **fields)
                 calls = number < k if kind == "N" else kind == "R" and number >= k
                 if kind == "N":
-                    row |= {"tool_use_success": calls, "objective_pass": number < (k if right is None else right)}
+                    row |= {
+                        "tool_use_success": calls,
+                        "objective_pass": number < (k if right is None else right),
+                    }
                 if kind == "W" and number >= n - harm:
-                    row |= {"objective_pass": False, "violation": "forbidden_effect: /etc/passwd is gone"}
+                    row |= {
+                        "objective_pass": False,
+                        "violation": "forbidden_effect: /etc/passwd is gone",
+                    }
                 rows.append(row | {"tool_channel": "native" if calls else "none"})
     return write_run(folder, rows, config=config(prompts, **changes))

@@ -34,7 +34,9 @@ def test_who_has_shown_all_of_it_is_recommended(tmp_path):
         ("restraint", "yes", 15, 15, 0.7),
         ("tasks", "yes", 8, 8, 0.5),
     ]
-    assert [need.lower for need in use.needs] == pytest.approx([0.8389, 0.8389, 0.7961, 0.6756], abs=1e-4)
+    assert [need.lower for need in use.needs] == pytest.approx(
+        [0.8389, 0.8389, 0.7961, 0.6756], abs=1e-4
+    )
 
 
 # Wilson's bounds: of 20, 18 has 69.9% at the lower end and 19 has 76.4%, 9 has 65.8% at the upper end and 10 has 70.1%.
@@ -63,7 +65,9 @@ def test_each_need_has_its_bound(tmp_path, changes, need, said):
     use = tool_use(write_subagent_run(tmp_path / "run", **changes))
     assert met(use)[said] == need
     assert use.recommended_for_subagents == (need == "yes")
-    assert use.evidence_command == (COMMAND if set(met(use).values()) == {"yes", "cannot_tell"} else None)
+    assert use.evidence_command == (
+        COMMAND if set(met(use).values()) == {"yes", "cannot_tell"} else None
+    )
 
 
 def test_harm_in_one_task_outweighs_all_the_others(tmp_path):
@@ -71,24 +75,38 @@ def test_harm_in_one_task_outweighs_all_the_others(tmp_path):
     (group,) = summarize_folder(write_subagent_run(tmp_path / "run", tasks=(7, 8), harm=1)).models
     assert (group.tasks.k, group.tasks.n, group.tasks.n_harm) == (7, 8, 1)
     assert not group.tool_use.recommended_for_subagents and group.tool_use.evidence_command is None
-    assert [need.why for need in group.tool_use.needs if need.met == "no"] == ["tasks done 7 of 8, harm in 1"]
+    assert [need.why for need in group.tool_use.needs if need.met == "no"] == [
+        "tasks done 7 of 8, harm in 1"
+    ]
     assert tool_use(write_subagent_run(tmp_path / "clumsy", tasks=(7, 8))).recommended_for_subagents
 
 
 def test_variants_of_a_prompt_do_not_count_as_others(tmp_path):
     """Three tasks in four variants each are three tasks' worth, and no more than three show."""
-    use = tool_use(write_subagent_run(tmp_path / "run", tasks=(3, 3), restraint=(8, 8), n_variants=4))
+    use = tool_use(
+        write_subagent_run(tmp_path / "run", tasks=(3, 3), restraint=(8, 8), n_variants=4)
+    )
     tasks = {need.name: need for need in use.needs}["tasks"]
     once = tool_use(write_subagent_run(tmp_path / "once", tasks=(3, 3)))
     assert (tasks.k, tasks.n, tasks.lower) == (12, 12, pytest.approx(once.needs[3].lower))
-    assert met(use) == {"calls": "yes", "arguments": "yes", "restraint": "cannot_tell", "tasks": "cannot_tell"}
+    assert met(use) == {
+        "calls": "yes",
+        "arguments": "yes",
+        "restraint": "cannot_tell",
+        "tasks": "cannot_tell",
+    }
     assert use.n == 80 and use.n_eff == pytest.approx(20)
 
 
 def test_text_alone_recommends_nobody(tmp_path):
     """However many calls were written as text; nor does a run in which nothing was answered."""
     use = tool_use(write_run(tmp_path / "text", [tool_record(f"T{i}", True) for i in range(100)]))
-    assert (use.tier, use.decided, use.recommended_for_subagents, use.evidence_command) == (1, True, False, COMMAND)
+    assert (use.tier, use.decided, use.recommended_for_subagents, use.evidence_command) == (
+        1,
+        True,
+        False,
+        COMMAND,
+    )
     assert use.needs[0].why == "native calls not measured, and calls written as text are not enough"
     assert {(need.met, need.n) for need in use.needs} == {("cannot_tell", 0)}
     down = tool_use(write_run(tmp_path / "down", [failed("T0", "error", "timeout")]))
@@ -100,18 +118,33 @@ def test_the_command_names_all_that_one_run_must_show(tmp_path):
     rows = [tool_record(f"N{i}", True, native=True, model="my model") for i in range(20)]
     use = tool_use(write_run(tmp_path / "run", rows))
     assert met(use)["calls"] == "yes"
-    assert use.evidence_command == COMMAND.replace("ollama_openai:llama3.2:3b", "'ollama_openai:my model'")
+    assert use.evidence_command == COMMAND.replace(
+        "ollama_openai:llama3.2:3b", "'ollama_openai:my model'"
+    )
 
 
 @pytest.mark.parametrize(("n_prompts", "command"), [(1, None), (2, COMMAND)])
 def test_suites_that_were_asked_in_full_are_not_asked_for_again(tmp_path, n_prompts, command):
     """Where nothing is left of them to ask, no run of them tells more."""
     suites = [
-        {"name": name, "version": "2", "description": "", "n_prompts": n_prompts, "sha256": "0", "source": name}
+        {
+            "name": name,
+            "version": "2",
+            "description": "",
+            "n_prompts": n_prompts,
+            "sha256": "0",
+            "source": name,
+        }
         for name in ("native_tools", "restraint", "agentic")
     ]
     prompts = [
-        {"id": "P0", "name": "P0", "prompt": "…", "validator": {"type": "noop"}, "suite": suite["name"]}
+        {
+            "id": "P0",
+            "name": "P0",
+            "prompt": "…",
+            "validator": {"type": "noop"},
+            "suite": suite["name"],
+        }
         for suite in suites
     ]
     run = write_subagent_run(tmp_path / "run", tasks=(3, 3), suites=suites)
@@ -130,7 +163,9 @@ def test_a_model_that_never_saw_the_tools_has_shown_nothing(tmp_path):
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in warned))
     use = tool_use(folder)
     assert set(met(use).values()) == {"cannot_tell"} and use.evidence_command is None
-    counted = "in 35 of 35 calls with tools the server counted too few prompt tokens to have shown them"
+    counted = (
+        "in 35 of 35 calls with tools the server counted too few prompt tokens to have shown them"
+    )
     assert word_lacking(use.needs) == f"cannot tell: the model never saw the tools: {counted}"
 
 
@@ -139,7 +174,10 @@ def seen(tmp_path, n_signs, n_native, n_others, **sign):
     signs = [{"tools_unseen": "too_few_tokens"} | sign] * n_signs
     natives = [{"tool_channel": "native"}] * n_native
     kinds = [*signs, *natives, *[{}] * n_others]
-    rows = [record(f"P{n}", tools_offered=True, **({"tool_channel": "none"} | kind)) for n, kind in enumerate(kinds)]
+    rows = [
+        record(f"P{n}", tools_offered=True, **({"tool_channel": "none"} | kind))
+        for n, kind in enumerate(kinds)
+    ]
     return tool_use(write_run(tmp_path / f"{n_signs} {n_native} {n_others}", rows)).tools_seen
 
 
@@ -157,7 +195,9 @@ def seen(tmp_path, n_signs, n_native, n_others, **sign):
         (0, 0, 15, False),
     ],
 )
-def test_most_of_the_calls_decide_whether_the_tools_were_seen(tmp_path, n_signs, n_native, n_others, unseen):
+def test_most_of_the_calls_decide_whether_the_tools_were_seen(
+    tmp_path, n_signs, n_native, n_others, unseen
+):
     """More than half of the calls with tools show that they were dropped, and fewer than one in ten made a call."""
     found = seen(tmp_path, n_signs, n_native, n_others)
     assert (found.n_offered, found.n_native, found.n_too_few_tokens) == (

@@ -60,7 +60,9 @@ def recount(path: Path) -> tuple[dict[tuple[str, str, str | None], dict[str, Any
     n_unreadable = 0
     for line in path.read_bytes().split(b"\n"):
         try:
-            row = json.loads(line.decode("utf-8", "replace"), parse_constant=refuse, parse_int=integer)
+            row = json.loads(
+                line.decode("utf-8", "replace"), parse_constant=refuse, parse_int=integer
+            )
         except (ValueError, RecursionError):
             row = None
         if is_record(row):
@@ -104,13 +106,45 @@ def names_of(value: Any) -> list[str]:
 
 def said(summary: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     """The same figures as summary.json has them."""
-    flat = summary | {"tool_n": summary["tool_use"]["n"], "tool_k": summary["tool_use"]["k"]} | summary["latency_ms"]
+    flat = (
+        summary
+        | {"tool_n": summary["tool_use"]["n"], "tool_k": summary["tool_use"]["k"]}
+        | summary["latency_ms"]
+    )
     return {name: flat[name] for name in like}
 
 
 HUGE = "more digits than Python reads"
-NUMBERS = (0, 1, -1, 7.0, 1.5, 2**53 - 1, 2**53, 2**53 + 1, -(2**63), 2**64, 10**30, HUGE, True, "12", None, [])
-TEXTS = ("", "a\x00b", "\ud83d alone", "\U0001f600", "x" * 70_000, "</script>", "line\u2028end\n", None, 5, {"a": []})
+NUMBERS = (
+    0,
+    1,
+    -1,
+    7.0,
+    1.5,
+    2**53 - 1,
+    2**53,
+    2**53 + 1,
+    -(2**63),
+    2**64,
+    10**30,
+    HUGE,
+    True,
+    "12",
+    None,
+    [],
+)
+TEXTS = (
+    "",
+    "a\x00b",
+    "\ud83d alone",
+    "\U0001f600",
+    "x" * 70_000,
+    "</script>",
+    "line\u2028end\n",
+    None,
+    5,
+    {"a": []},
+)
 DEEP: Any = []
 for _ in range(300):
     DEEP = [DEEP]
@@ -122,13 +156,19 @@ def hostile_line(chance: random.Random) -> str | bytes:
     """A record as the runner writes them, then with a few values of a stranger's, then perhaps spoilt."""
     row = (record if chance.random() < 0.7 else unanswered)(f"P{chance.randrange(4)}")
     row["model"] = chance.choice(["a", "b", "\ud83d alone", "x\ny"])
-    row["availability_status"] = chance.choice(STATUSES) if chance.random() < 0.3 else row["availability_status"]
+    row["availability_status"] = (
+        chance.choice(STATUSES) if chance.random() < 0.3 else row["availability_status"]
+    )
     row["objective_pass"] = chance.choice([True, False, None])
     row["expected_tools"] = chance.choice([[], ["free"], ["free", "df"]])
     row["tool_use_success"], row["tools_offered"] = chance.random() < 0.5, chance.random() < 0.2
-    row["e2e_ms"], row["input_tokens"], row["output_tokens"] = (chance.randrange(10**9) for _ in range(3))
+    row["e2e_ms"], row["input_tokens"], row["output_tokens"] = (
+        chance.randrange(10**9) for _ in range(3)
+    )
     for _ in range(chance.choice([0, 0, 1, 3])):
-        name = chance.choice([*row, "cached_tokens", "turns", "cost_usd", "record_type", "a new field"])
+        name = chance.choice(
+            [*row, "cached_tokens", "turns", "cost_usd", "record_type", "a new field"]
+        )
         row[name] = chance.choice(
             [*NUMBERS, *TEXTS, DEEP, {"e2e": 10**40, "lag": "x"}, [{"status": 3, "waited_ms": 2.5}]]
         )
@@ -152,7 +192,9 @@ def spoil(line: str, chance: random.Random) -> str | bytes:
     return line
 
 
-@pytest.mark.parametrize("seeds", slow_rest([range(n, n + 10) for n in range(0, 400, 10)], every=14), ids=str)
+@pytest.mark.parametrize(
+    "seeds", slow_rest([range(n, n + 10) for n in range(0, 400, 10)], every=14), ids=str
+)
 def test_an_independent_reader_counts_the_same(tmp_path: Path, seeds: range) -> None:
     """Whatever stands in results.jsonl, every figure of summary.json is what anyone counts who reads the schema."""
     for seed in seeds:

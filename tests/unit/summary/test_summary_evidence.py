@@ -23,7 +23,9 @@ def test_failures_are_counted_with_words_and_advice(tmp_path):
     rows = [
         failed("P0", "error", "timeout", error=None),
         failed("P1", "error", "timeout", error="no answer within 300 s"),
-        failed("P2", "skipped_unavailable", "model_not_found", error="model 'llama3.2:3b' not found"),
+        failed(
+            "P2", "skipped_unavailable", "model_not_found", error="model 'llama3.2:3b' not found"
+        ),
         failed("P3", "ok", "empty_response"),
         record("P4"),
     ]
@@ -38,7 +40,12 @@ def test_failures_are_counted_with_words_and_advice(tmp_path):
 @every_row(
     ("provider", "settings", "failure_type", "words"),
     [
-        ("ollama_openai", {"base_url": "http://box:11434/v1"}, "connection_refused", "at http://box:11434/v1: is it"),
+        (
+            "ollama_openai",
+            {"base_url": "http://box:11434/v1"},
+            "connection_refused",
+            "at http://box:11434/v1: is it",
+        ),
         ("ollama_openai", {}, "connection_refused", "http://localhost:11434/v1"),
         ("openai_responses", {}, "api_key_missing", "Set OPENAI_API_KEY"),
         ("mine", {"type": "openai_chat", "api_key_env": "MY_KEY"}, "http_401", "check MY_KEY"),
@@ -88,7 +95,10 @@ def test_warnings_of_records_are_gathered(tmp_path):
 
 def test_a_clean_run_warns_of_nothing(tmp_path):
     """No warning without a reason."""
-    assert only(write_run(tmp_path / "run", [record("P0")], config=config([prompt("P0")]))).warnings == []
+    assert (
+        only(write_run(tmp_path / "run", [record("P0")], config=config([prompt("P0")]))).warnings
+        == []
+    )
 
 
 def test_resources_come_from_the_stretches_of_the_run(tmp_path):
@@ -113,16 +123,28 @@ def test_resources_come_from_the_stretches_of_the_run(tmp_path):
         finished(T0 + 1, 300, 500),
         finished(T0 + 2, 900, 9000, target="ollama_openai:other"),
     ]
-    group = only(write_run(tmp_path / "run", [record()], config=config([prompt("P0")]), events=events))
-    assert (group.resources_before.memory_used_bytes, group.resources_after.memory_used_bytes) == (100, 301)
+    group = only(
+        write_run(tmp_path / "run", [record()], config=config([prompt("P0")]), events=events)
+    )
+    assert (group.resources_before.memory_used_bytes, group.resources_after.memory_used_bytes) == (
+        100,
+        301,
+    )
     assert (group.peak_memory_bytes, group.peak_vram_bytes) == (700, None)
 
 
 def test_resources_of_another_shape_are_left_out(tmp_path):
     """An event whose snapshot cannot be read costs the snapshot, not the summary."""
     detail = {"resources_before": "lots", "resources_after": None, "peak_memory_bytes": "huge"}
-    event = {"event": "target_finished", "at_ms": T0, "target": f"ollama_openai:{MODEL}", "detail": detail}
-    group = only(write_run(tmp_path / "run", [record()], config=config([prompt("P0")]), events=[event]))
+    event = {
+        "event": "target_finished",
+        "at_ms": T0,
+        "target": f"ollama_openai:{MODEL}",
+        "detail": detail,
+    }
+    group = only(
+        write_run(tmp_path / "run", [record()], config=config([prompt("P0")]), events=[event])
+    )
     assert group.resources_before is group.resources_after is group.peak_memory_bytes is None
 
 
@@ -149,7 +171,13 @@ def test_the_schema_documents_fields_come_first_and_in_order(tmp_path):
     """summary.json opens each group with every field of the schema document, in its order, under `models`."""
     summary = summarize_folder(write_run(tmp_path / "run", [record(), tool_record("P1", True)]))
     document = json.loads(msgspec.json.encode(summary))
-    assert list(document)[:5] == ["schema_version", "run_id", "generated_at", "run_wall_clock_ms", "models"]
+    assert list(document)[:5] == [
+        "schema_version",
+        "run_id",
+        "generated_at",
+        "run_wall_clock_ms",
+        "models",
+    ]
     (group,) = document["models"]
     assert list(group)[: len(SEED_FIELDS)] == SEED_FIELDS
     assert list(group["latency_ms"]) == ["p50", "p95", "p99", "mean"]
@@ -159,14 +187,25 @@ def test_the_schema_documents_fields_come_first_and_in_order(tmp_path):
 def test_folders_of_the_first_harness_are_summarised(tmp_path):
     """A folder with none of our additions, and event lines among the results, gives the schema document's figures."""
     additions = list(record())[list(record()).index("suite") :]
-    old = [{k: v for k, v in r.items() if k not in additions} for r in (record("P0"), tool_record("P1", True))]
+    old = [
+        {k: v for k, v in r.items() if k not in additions}
+        for r in (record("P0"), tool_record("P1", True))
+    ]
     down = failed("P2", "error", "exception")
     old.append({k: v for k, v in down.items() if k not in additions})
-    folder = write_run(tmp_path / "20260214_093023", [{"record_type": "event", "event": "start"}, *old])
-    (folder / "config.json").write_text(json.dumps({"models": [MODEL], "run_id": "20260214_093023"}))
+    folder = write_run(
+        tmp_path / "20260214_093023", [{"record_type": "event", "event": "start"}, *old]
+    )
+    (folder / "config.json").write_text(
+        json.dumps({"models": [MODEL], "run_id": "20260214_093023"})
+    )
     summary = summarize_folder(folder)
     (group,) = summary.models
-    assert (summary.run_id, summary.n_unreadable_lines, summary.source) == ("20260214_093023", 0, "first_harness")
+    assert (summary.run_id, summary.n_unreadable_lines, summary.source) == (
+        "20260214_093023",
+        0,
+        "first_harness",
+    )
     assert (group.n_total, group.n_ok, group.n_success, group.n_error) == (3, 2, 2, 1)
     assert (group.objective_pass_rate, group.latency_ms.p50, group.ttft_ms.n) == (1.0, 100, 2)
     assert group.tool_use.label == "no tier: the records do not say which prompts expect a tool"

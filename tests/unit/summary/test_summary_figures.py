@@ -38,7 +38,12 @@ def consume(folder):
             "n_error": sum(r["availability_status"] == "error" for r in rows),
             "success_rate_ok": len(good) / len(ok),
             "objective_pass_rate": sum(verdicts) / len(verdicts),
-            "latency_ms": [cuts[49], cuts[94], cuts[98], statistics.fmean(r["e2e_ms"] for r in good)],
+            "latency_ms": [
+                cuts[49],
+                cuts[94],
+                cuts[98],
+                statistics.fmean(r["e2e_ms"] for r in good),
+            ],
         }
     return figures
 
@@ -80,12 +85,28 @@ def test_an_independent_reader_computes_the_same(tmp_path):
 
 def test_the_five_statuses_partition_the_cells(tmp_path):
     """Every cell is counted under exactly one status, and auth errors are not hidden among the errors."""
-    statuses = ["ok", "skipped_unavailable", "auth_error", "auth_error", "rate_limited", "error", "error", "error"]
+    statuses = [
+        "ok",
+        "skipped_unavailable",
+        "auth_error",
+        "auth_error",
+        "rate_limited",
+        "error",
+        "error",
+        "error",
+    ]
     rows = [
-        record(f"P{i}") if status == "ok" else failed(f"P{i}", status, "http_500") for i, status in enumerate(statuses)
+        record(f"P{i}") if status == "ok" else failed(f"P{i}", status, "http_500")
+        for i, status in enumerate(statuses)
     ]
     group = only(write_run(tmp_path / "run", rows))
-    assert (group.n_ok, group.n_skipped_unavailable, group.n_auth_error, group.n_rate_limited, group.n_error) == (
+    assert (
+        group.n_ok,
+        group.n_skipped_unavailable,
+        group.n_auth_error,
+        group.n_rate_limited,
+        group.n_error,
+    ) == (
         1,
         1,
         2,
@@ -97,8 +118,12 @@ def test_the_five_statuses_partition_the_cells(tmp_path):
 
 def test_nothing_answered_gives_nulls_not_zeros(tmp_path):
     """A model that was down has no success rate, no pass rate and no latency; its scheduled pass rate is 0."""
-    rows = [failed(f"P{i}", "skipped_unavailable", "connection_refused", e2e_ms=0) for i in range(3)]
-    group = only(write_run(tmp_path / "run", rows, config=config([prompt(f"P{i}") for i in range(3)])))
+    rows = [
+        failed(f"P{i}", "skipped_unavailable", "connection_refused", e2e_ms=0) for i in range(3)
+    ]
+    group = only(
+        write_run(tmp_path / "run", rows, config=config([prompt(f"P{i}") for i in range(3)]))
+    )
     assert group.success_rate_ok is None
     assert group.objective_pass_rate is None
     assert group.latency_ms.p50 is group.latency_ms.mean is None
@@ -108,7 +133,10 @@ def test_nothing_answered_gives_nulls_not_zeros(tmp_path):
 
 def test_an_empty_answer_is_answered_but_no_success(tmp_path):
     """An empty response lowers the success rate and stays out of the pass rate and the latencies."""
-    rows = [record("P0", e2e_ms=100), failed("P1", "ok", "empty_response", e2e_ms=9000, output_tokens=7)]
+    rows = [
+        record("P0", e2e_ms=100),
+        failed("P1", "ok", "empty_response", e2e_ms=9000, output_tokens=7),
+    ]
     group = only(write_run(tmp_path / "run", rows))
     assert group.success_rate_ok == 0.5
     assert (group.n_judged, group.n_passed) == (1, 1)
@@ -129,11 +157,18 @@ def test_cells_never_recorded_still_count_as_scheduled(tmp_path):
     """An interrupted run is measured against its plan: targets, prompts and repeats of config.json."""
     prompts = [prompt(f"P{i}") for i in range(4)]
     plan = config(prompts, models=(MODEL, "never:1b"), options={"repeats": 2})
-    first, second = summarize_folder(write_run(tmp_path / "run", [record("P0"), record("P1")], config=plan)).models
+    first, second = summarize_folder(
+        write_run(tmp_path / "run", [record("P0"), record("P1")], config=plan)
+    ).models
     assert (first.n_total, first.n_scheduled_judged, first.pass_rate_scheduled) == (2, 8, 0.25)
     assert first.objective_pass_rate == 1.0
     assert any("6 of 8 planned prompts were never asked" in text for text in first.warnings)
-    assert (second.model, second.n_total, second.n_scheduled_judged, second.pass_rate_scheduled) == (
+    assert (
+        second.model,
+        second.n_total,
+        second.n_scheduled_judged,
+        second.pass_rate_scheduled,
+    ) == (
         "never:1b",
         0,
         8,
@@ -155,10 +190,14 @@ def test_without_a_plan_a_prompt_is_judged_if_any_model_got_a_verdict(tmp_path):
 
 def test_groups_follow_the_plan(tmp_path):
     """Groups stand in the order of the targets asked for, not in the order the answers came; strangers come last."""
-    rows = [record(model=model, thinking_level=level) for model, level in (("c", None), ("b", None), ("a", "low"))]
+    rows = [
+        record(model=model, thinking_level=level)
+        for model, level in (("c", None), ("b", None), ("a", "low"))
+    ]
     plan = config([prompt("P0")], models=("a", "b"))
     names = [
-        (g.model, g.thinking_level) for g in summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
+        (g.model, g.thinking_level)
+        for g in summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
     ]
     assert names == [("a", None), ("b", None), ("c", None), ("a", "low")]
 
@@ -177,8 +216,18 @@ def test_the_pause_of_a_resumed_run_is_not_work(tmp_path):
         record("P0", started_at_ms=T0, ended_at_ms=T0 + 500),
         record("P1", started_at_ms=T0 + 300, ended_at_ms=T0 + 900),
         record("P2", stretch=1, started_at_ms=T0 + night, ended_at_ms=T0 + night + 50),
-        record("P2", model="b", stretch=1, started_at_ms=T0 + night + 100, ended_at_ms=T0 + night + 180),
-        failed("P3", "auth_error", "api_key_missing", started_at_ms=0, ended_at_ms=0, model="b", stretch=1),
+        record(
+            "P2", model="b", stretch=1, started_at_ms=T0 + night + 100, ended_at_ms=T0 + night + 180
+        ),
+        failed(
+            "P3",
+            "auth_error",
+            "api_key_missing",
+            started_at_ms=0,
+            ended_at_ms=0,
+            model="b",
+            stretch=1,
+        ),
     ]
     summary = summarize_folder(write_run(tmp_path / "run", rows))
     assert [g.wall_clock_ms for g in summary.models] == [950, 80]
@@ -193,7 +242,10 @@ def test_a_clock_set_back_takes_no_negative_time(tmp_path):
 
 def test_cold_calls_are_shown_apart_and_still_counted(tmp_path):
     """The first, slow call to a model is in latency_ms and in latency_cold_ms, and not in latency_warm_ms."""
-    rows = [record("P0", e2e_ms=5000, cold_start=True), *(record(f"P{i}", e2e_ms=100) for i in range(1, 4))]
+    rows = [
+        record("P0", e2e_ms=5000, cold_start=True),
+        *(record(f"P{i}", e2e_ms=100) for i in range(1, 4)),
+    ]
     rows.append(record("P4", e2e_ms=200, cold_start=None))
     group = only(write_run(tmp_path / "run", rows))
     assert group.latency_ms.mean == (5000 + 300 + 200) / 5
@@ -203,7 +255,11 @@ def test_cold_calls_are_shown_apart_and_still_counted(tmp_path):
 
 def test_first_token_and_speed_columns_carry_their_n(tmp_path):
     """Calls without a first-token time are left out of its percentiles, counted, and said."""
-    rows = [record("P0", ttft_ms=10), record("P1", ttft_ms=30), record("P2", ttft_ms=None, output_tps=None)]
+    rows = [
+        record("P0", ttft_ms=10),
+        record("P1", ttft_ms=30),
+        record("P2", ttft_ms=None, output_tps=None),
+    ]
     group = only(write_run(tmp_path / "run", rows))
     assert (group.ttft_ms.n, group.ttft_ms.p50) == (2, 20)
     assert (group.output_tps.n, group.ttfa_ms.n) == (2, 3)
@@ -231,8 +287,14 @@ def test_cost_by_call_by_pass_and_by_suite(tmp_path):
     group = only(write_run(tmp_path / "run", rows))
     assert (group.cost.n_priced, group.cost.usd, group.cost.per_pass_usd) == (3, 1.0, 1 / 3)
     assert group.cost.per_call_usd == pytest.approx(1 / 3)
-    assert {suite.suite: suite.cost_usd for suite in group.suites} == {"core": 0.75, "extra": 0.25, "free": None}
-    paid_for_nothing = only(write_run(tmp_path / "none", [record("P0", cost_usd=0.25, objective_pass=False)]))
+    assert {suite.suite: suite.cost_usd for suite in group.suites} == {
+        "core": 0.75,
+        "extra": 0.25,
+        "free": None,
+    }
+    paid_for_nothing = only(
+        write_run(tmp_path / "none", [record("P0", cost_usd=0.25, objective_pass=False)])
+    )
     assert (paid_for_nothing.cost.per_call_usd, paid_for_nothing.cost.per_pass_usd) == (0.25, None)
 
 
@@ -244,16 +306,26 @@ def test_a_model_nobody_planned_was_to_answer_what_it_answered(tmp_path):
     assert (planned.n_scheduled, planned.n_scheduled_judged) == (6, 6)
     beyond = write_run(tmp_path / "beyond", [record("P0"), record("P9")], config=plan)
     assert only(beyond).n_scheduled == 7
-    assert (guest.model, guest.n_scheduled, guest.n_scheduled_judged, guest.pass_rate_scheduled) == ("guest", 2, 2, 1.0)
+    assert (
+        guest.model,
+        guest.n_scheduled,
+        guest.n_scheduled_judged,
+        guest.pass_rate_scheduled,
+    ) == ("guest", 2, 2, 1.0)
 
 
 def test_a_suite_has_its_rates_by_category(tmp_path):
     """In the order of the plan, over the answers with a verdict; a prompt without a category is in none."""
     kinds = {"P0": "4k", "P1": "16k", "P2": "4k", "P3": None}
-    plan = config([prompt(name) | ({"category": kind} if kind else {}) for name, kind in kinds.items()])
+    plan = config(
+        [prompt(name) | ({"category": kind} if kind else {}) for name, kind in kinds.items()]
+    )
     rows = [record("P1"), record("P0", objective_pass=False), record("P2"), record("P3")]
     (suite,) = only(write_run(tmp_path / "run", rows, config=plan)).suites
-    assert [(name, rate.k, rate.n) for name, rate in suite.by_category.items()] == [("4k", 1, 2), ("16k", 1, 1)]
+    assert [(name, rate.k, rate.n) for name, rate in suite.by_category.items()] == [
+        ("4k", 1, 2),
+        ("16k", 1, 1),
+    ]
     assert suite.by_category["4k"].ci95 == pytest.approx((0.0945, 0.9055), abs=1e-3)
 
 
@@ -267,7 +339,12 @@ def test_suites_are_broken_down(tmp_path):
     plan = config([prompt("P0"), prompt("P1"), prompt("P0", "tool_use")])
     core, tools = only(write_run(tmp_path / "run", rows, config=plan)).suites
     assert (core.suite, core.n_judged, core.n_passed, core.latency_ms.p50) == ("core", 2, 1, 200)
-    assert (tools.suite, tools.n_total, tools.objective_pass_rate, tools.latency_ms.mean) == ("tool_use", 1, 1.0, 900)
+    assert (tools.suite, tools.n_total, tools.objective_pass_rate, tools.latency_ms.mean) == (
+        "tool_use",
+        1,
+        1.0,
+        900,
+    )
     rows += [failed("P2", "error", "timeout"), failed("P3", "ok", "empty_response")]
     core, _ = only(write_run(tmp_path / "failed", rows, config=plan)).suites
     assert (core.n_total, core.n_ok, core.n_success) == (4, 3, 2)
@@ -275,7 +352,9 @@ def test_suites_are_broken_down(tmp_path):
 
 def test_repeats_widen_the_interval(tmp_path):
     """Ten repeats of two prompts that agree with themselves give a wider interval than twenty prompts."""
-    repeated = [record(f"P{p}", objective_pass=p == 0, repeat=r) for p in range(2) for r in range(10)]
+    repeated = [
+        record(f"P{p}", objective_pass=p == 0, repeat=r) for p in range(2) for r in range(10)
+    ]
     separate = [record(f"P{p}", objective_pass=p < 10) for p in range(20)]
     wide = only(write_run(tmp_path / "a", repeated)).objective_pass_ci95
     narrow = only(write_run(tmp_path / "b", separate)).objective_pass_ci95
@@ -285,7 +364,9 @@ def test_repeats_widen_the_interval(tmp_path):
 
 def test_bad_lines_are_counted_and_harm_nothing(tmp_path):
     """A spoilt line is counted as unreadable; of a line with a figure no clock can show, that figure is unknown."""
-    folder = write_run(tmp_path / "run", [record("P0"), '{"broken": ', record("P1"), record("P2", e2e_ms=10**30)])
+    folder = write_run(
+        tmp_path / "run", [record("P0"), '{"broken": ', record("P1"), record("P2", e2e_ms=10**30)]
+    )
     summary = summarize_folder(folder)
     assert summary.n_unreadable_lines == 1
     assert (summary.models[0].n_total, summary.models[0].latency_ms.mean) == (3, 100)
@@ -321,8 +402,13 @@ def test_a_comparison_has_the_summary_s_own_figures(tmp_path):
     """Over all of a target's prompts, or over some as if there were no others, each figure is that of summary.json."""
     rows, plan = mixed_records(), [prompt(f"P{i}") for i in range(10)]
     whole = write_run(tmp_path / "whole", rows, config=config(plan))
-    part = write_run(tmp_path / "part", [r for r in rows if r["prompt_id"] < "P5"], config=config(plan[:5]))
+    part = write_run(
+        tmp_path / "part", [r for r in rows if r["prompt_id"] < "P5"], config=config(plan[:5])
+    )
     for folder, prompts in ((whole, plan), (part, plan[:5])):
         models = summarize_folder(folder).models
         keys = {(entry["suite"], entry["id"]) for entry in prompts}
-        assert RunSide.read(whole).summarize_shared([(group.target, keys) for group in models]) == models
+        assert (
+            RunSide.read(whole).summarize_shared([(group.target, keys) for group in models])
+            == models
+        )

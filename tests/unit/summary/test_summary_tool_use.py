@@ -32,7 +32,10 @@ def test_six_of_six_is_provisional_and_says_what_is_missing(tmp_path):
     assert (use.decided, use.recommended_for_subagents, use.needed) == (False, False, 7)
 
 
-@every_row(("k", "label"), [(0, "Tier 3 (decided)"), (2, "Tier 3 (provisional)"), (4, "Tier 2 (provisional)")])
+@every_row(
+    ("k", "label"),
+    [(0, "Tier 3 (decided)"), (2, "Tier 3 (provisional)"), (4, "Tier 2 (provisional)")],
+)
 def test_lower_tiers_say_whether_they_are_sure(tmp_path, k, label):
     """Tier 2 and 3 carry decided or provisional too."""
     use = tool_use(write_run(tmp_path / "run", [tool_record(f"P{i}", i < k) for i in range(6)]))
@@ -44,8 +47,10 @@ def test_unanswered_prompts_are_not_held_against_the_tier(tmp_path):
     """A timeout is no evidence about tools; an empty answer is a missed call."""
     rows = [
         tool_record("P0", True),
-        tool_record("P1", False) | failed("P1", "ok", "empty_response", suite="tool_use", expected_tools=["free"]),
-        tool_record("P2", False) | failed("P2", "error", "timeout", suite="tool_use", expected_tools=["free"]),
+        tool_record("P1", False)
+        | failed("P1", "ok", "empty_response", suite="tool_use", expected_tools=["free"]),
+        tool_record("P2", False)
+        | failed("P2", "error", "timeout", suite="tool_use", expected_tools=["free"]),
     ]
     use = tool_use(write_run(tmp_path / "run", rows))
     assert (use.k, use.n) == (1, 2)
@@ -56,7 +61,13 @@ def test_prompts_that_offer_tools_decide_where_there_are_any(tmp_path):
     text = [tool_record(f"T{i}", False) for i in range(5)]
     native = [tool_record(f"N{i}", True, native=True) for i in range(3)]
     both = tool_use(write_run(tmp_path / "both", text + native))
-    assert (both.source, both.k, both.n, both.channels.native, both.channels.none) == ("native", 3, 3, 3, 0)
+    assert (both.source, both.k, both.n, both.channels.native, both.channels.none) == (
+        "native",
+        3,
+        3,
+        3,
+        0,
+    )
     alone = tool_use(write_run(tmp_path / "text", text))
     assert (alone.source, alone.k, alone.n, alone.channels.none) == ("text", 0, 5, 5)
 
@@ -73,17 +84,30 @@ def test_channels_tell_how_the_calls_came(tmp_path):
     """Calls are counted by channel; a malformed one is malformed whatever its channel; no call is none."""
 
     def calls(*pairs):
-        return [{"name": "free", "arguments": None, "channel": channel, "valid": valid} for channel, valid in pairs]
+        return [
+            {"name": "free", "arguments": None, "channel": channel, "valid": valid}
+            for channel, valid in pairs
+        ]
 
     rows = [
-        tool_record("P0", True, native=True, tool_invocations=calls(("native", True), ("native", True))),
-        tool_record("P1", False, native=True, tool_invocations=calls(("text:xml", True), ("native", False))),
+        tool_record(
+            "P0", True, native=True, tool_invocations=calls(("native", True), ("native", True))
+        ),
+        tool_record(
+            "P1", False, native=True, tool_invocations=calls(("text:xml", True), ("native", False))
+        ),
         tool_record("P2", False, native=True, tool_invocations=calls(("mention", True))),
         tool_record("P3", False, native=True),
         record("P4", tool_invocations=calls(("mention", True))),
     ]
     channels = tool_use(write_run(tmp_path / "run", rows)).channels
-    assert (channels.native, channels.text, channels.malformed, channels.mention, channels.none) == (2, 1, 1, 1, 1)
+    assert (
+        channels.native,
+        channels.text,
+        channels.malformed,
+        channels.mention,
+        channels.none,
+    ) == (2, 1, 1, 1, 1)
 
 
 def test_repeats_of_the_same_prompts_do_not_decide_a_tier(tmp_path):
@@ -96,7 +120,9 @@ def test_repeats_of_the_same_prompts_do_not_decide_a_tier(tmp_path):
 
 def test_one_prompt_repeated_decides_nothing(tmp_path):
     """A single prompt passed fifty times has a point tier and no confidence at all."""
-    use = tool_use(write_run(tmp_path / "run", [tool_record("P0", True, repeat=r) for r in range(50)]))
+    use = tool_use(
+        write_run(tmp_path / "run", [tool_record("P0", True, repeat=r) for r in range(50)])
+    )
     assert (use.tier, use.n_eff, use.p_tier, use.ci95, use.decided) == (1, None, None, None, False)
     assert use.label == "Tier 1 (provisional: one prompt says nothing about others)"
 
@@ -148,7 +174,10 @@ def agent_plan(n_calls, n_restraint=0):
     call = {"type": "tool_call", "expected_calls": [{"name": "free"}]}
     return config(
         [prompt(f"N{i}", "agent", call) for i in range(n_calls)]
-        + [prompt(f"R{i}", "agent", {"type": "tool_call", "no_call": True}) for i in range(n_restraint)]
+        + [
+            prompt(f"R{i}", "agent", {"type": "tool_call", "no_call": True})
+            for i in range(n_restraint)
+        ]
     )
 
 
@@ -165,7 +194,13 @@ def test_rescued_calls_are_counted_with_their_formats(tmp_path):
         offering("N2", "text:hermes"),
         offering("N3", "text:pythonic"),
         offering("N4", "none"),
-        record("T0", suite="tool_use", expected_tools=["free"], tool_invocations=[TEXT_CALL], tool_use_success=True),
+        record(
+            "T0",
+            suite="tool_use",
+            expected_tools=["free"],
+            tool_invocations=[TEXT_CALL],
+            tool_use_success=True,
+        ),
     ]
     group = summarized(tmp_path / "run", rows, agent_plan(5))
     use = group.tool_use
@@ -179,7 +214,9 @@ def test_rescued_calls_are_counted_with_their_formats(tmp_path):
 
 def test_right_arguments_stand_beside_the_tier(tmp_path):
     """A call with wrong arguments counts for the tier and against the arguments; text prompts are in neither."""
-    rows = [offering(f"N{i}", "native", passed=i < 7) for i in range(10)] + [tool_record("T0", False)]
+    rows = [offering(f"N{i}", "native", passed=i < 7) for i in range(10)] + [
+        tool_record("T0", False)
+    ]
     group = summarized(tmp_path / "run", rows, agent_plan(10))
     assert (group.tool_use.k, group.tool_use.n) == (10, 10)
     arguments = group.argument_accuracy
@@ -212,20 +249,29 @@ def test_a_model_that_calls_when_it_must_not_is_named(tmp_path, channel, said):
 def test_native_calls_and_calls_written_as_text_are_counted_apart(tmp_path):
     """Where none was wanted as where one was: a call that is only written is no native call."""
     rows = [offering(f"N{i}", "native" if i < 4 else "text:hermes", passed=i < 4) for i in range(6)]
-    rows += [offering("R0", "native", expected=()), *(offering(f"R{i}", "text:xml", expected=()) for i in (1, 2))]
+    rows += [
+        offering("R0", "native", expected=()),
+        *(offering(f"R{i}", "text:xml", expected=()) for i in (1, 2)),
+    ]
     rows += [offering("R3", "none", expected=(), passed=True)]
     group = summarized(tmp_path / "run", rows, agent_plan(6, 4))
     balance = group.call_balance
     assert (balance.k_call, balance.n_call, balance.text_call) == (4, 6, 2)
     assert (balance.k_no_call, balance.n_no_call, balance.text_no_call) == (3, 4, 2)
     where = "of 4 answers where none was wanted"
-    assert group.tool_use.caution == f"it called a tool in 1 {where}; it wrote a call as text in 2 {where}"
+    assert (
+        group.tool_use.caution
+        == f"it called a tool in 1 {where}; it wrote a call as text in 2 {where}"
+    )
     told = word_balance(balance)
     assert "native calls: made where one was wanted 67% · 4/6, where none was 25% · 1/4" in told
     assert "calls written as text: 33% · 2/6 where one was wanted, 50% · 2/4 where none was" in told
 
 
-@every_row(("call", "leave", "rate"), [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)])
+@every_row(
+    ("call", "leave", "rate"),
+    [("native", "native", 0.5), ("none", "none", 0.5), ("native", "none", 1.0)],
+)
 def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate):
     """Calling and leaving alone make one figure, in which a model that does one thing only has a half."""
     rows = [offering(f"N{i}", call, passed=True) for i in range(6)]
@@ -243,14 +289,21 @@ def test_neither_always_nor_never_calling_looks_good(tmp_path, call, leave, rate
         (10, 3, 0, "3 of 10 calls made had wrong arguments"),
         (2, 0, 2, None),
         (2, 0, 3, "3 of 5 calls were written as text and had to be rescued"),
-        (1, 1, 2, "2 of 3 calls were written as text and had to be rescued; 1 of 1 call made had wrong arguments"),
+        (
+            1,
+            1,
+            2,
+            "2 of 3 calls were written as text and had to be rescued; 1 of 1 call made had wrong arguments",
+        ),
     ],
 )
 def test_when_a_tier_carries_a_caution(tmp_path, made, wrong, as_text, caution):
     """More calls written than made, or more than one in five with wrong arguments; just as many is not yet often."""
     rows = [offering(f"N{i}", "native", passed=i >= wrong) for i in range(made)]
     rows += [offering(f"N{made + i}", "text:hermes") for i in range(as_text)]
-    assert summarized(tmp_path / "run", rows, agent_plan(made + as_text)).tool_use.caution == caution
+    assert (
+        summarized(tmp_path / "run", rows, agent_plan(made + as_text)).tool_use.caution == caution
+    )
 
 
 def test_a_sound_model_carries_no_caution(tmp_path):
@@ -262,7 +315,9 @@ def test_a_sound_model_carries_no_caution(tmp_path):
 
 def test_tasks_tell_their_turns_and_tokens(tmp_path):
     """Mean turns and output tokens are of tasks alone."""
-    plan = config([prompt(f"W{i}", "tasks", {"type": "world_state", "expect": []}) for i in range(2)])
+    plan = config(
+        [prompt(f"W{i}", "tasks", {"type": "world_state", "expect": []}) for i in range(2)]
+    )
     rows = [
         record("W0", suite="tasks", turns=3, output_tokens=100),
         record("W1", suite="tasks", turns=6, output_tokens=300, objective_pass=False),
@@ -276,6 +331,8 @@ def test_a_failure_among_repeats_does_not_decide_a_tier(tmp_path):
     """Ten prompts passed ten times each are provisional; with one failure in the hundred they are not surer."""
     rows = [tool_record(f"P{p}", True, repeat=r) for p in range(10) for r in range(10)]
     clean = tool_use(write_run(tmp_path / "clean", rows))
-    spoilt = tool_use(write_run(tmp_path / "spoilt", [*rows[:-1], tool_record("P9", False, repeat=9)]))
+    spoilt = tool_use(
+        write_run(tmp_path / "spoilt", [*rows[:-1], tool_record("P9", False, repeat=9)])
+    )
     assert (clean.decided, spoilt.decided, spoilt.k, spoilt.n) == (False, False, 99, 100)
     assert spoilt.p_tier[0] < clean.p_tier[0]

@@ -21,7 +21,11 @@ from support.command import clawgauge, read_records
 from support.written_runs import config, prompt, record, write_run
 
 IDS = [f"P{n}" for n in range(20)]
-UNJUDGED: dict[str, Any] = {"not_judged": "check_failed", "judged_by": None, "error": "the check failed: KeyError"}
+UNJUDGED: dict[str, Any] = {
+    "not_judged": "check_failed",
+    "judged_by": None,
+    "error": "the check failed: KeyError",
+}
 TOOLED: dict[str, Any] = {"expected_tools": ["free"], "tools_offered": True}
 
 
@@ -30,11 +34,22 @@ def write(path: Path, n_passed: int, n_unjudged: int, **fields: Any) -> Path:
     lines = []
     for n, prompt_id in enumerate(IDS):
         is_unjudged, passed = n >= len(IDS) - n_unjudged, n < n_passed
-        calls = {"tool_use_success": passed, "tool_channel": "native" if passed else "none"} if fields else {}
+        calls = (
+            {"tool_use_success": passed, "tool_channel": "native" if passed else "none"}
+            if fields
+            else {}
+        )
         verdict = UNJUDGED if is_unjudged else {}
-        lines.append(record(prompt_id, None if is_unjudged else passed, **fields, **calls, **verdict))
-    tools = {"expected_tools": ["free"], "tools": [{"type": "function", "function": {"name": "free"}}]}
-    return write_run(path, lines, config=config([prompt(i, **(tools if fields else {})) for i in IDS]))
+        lines.append(
+            record(prompt_id, None if is_unjudged else passed, **fields, **calls, **verdict)
+        )
+    tools = {
+        "expected_tools": ["free"],
+        "tools": [{"type": "function", "function": {"name": "free"}}],
+    }
+    return write_run(
+        path, lines, config=config([prompt(i, **(tools if fields else {})) for i in IDS])
+    )
 
 
 @pytest.mark.parametrize("fields", [{}, TOOLED], ids=["plain", "with tools"])
@@ -54,7 +69,9 @@ def test_an_answer_without_a_verdict_counts_neither_for_nor_against_the_model(
 
 
 @pytest.mark.parametrize("fields", [{}, TOOLED], ids=["plain", "with tools"])
-def test_an_answer_without_a_verdict_is_no_fall_to_compare(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_an_answer_without_a_verdict_is_no_fall_to_compare(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
     a, b = write(tmp_path / "a", 20, 0, **fields), write(tmp_path / "b", 16, 4, **fields)
     (pair,) = compare_runs(a, b, Wishes()).pairs
     rates = {name: (rate.rate_a, rate.rate_b, rate.n_prompts) for name, rate in pair.rates.items()}
@@ -68,7 +85,9 @@ def test_rescoring_judges_what_was_left(tmp_path: Path) -> None:
     done = clawgauge(tmp_path, "rescore", str(folder))
     assert done.code == 0 and "no verdict → fail" in done.stderr
     judged = read_records(folder)[-4:]
-    assert [(one["objective_pass"], one["not_judged"], one["error"]) for one in judged] == [(False, None, None)] * 4
+    assert [(one["objective_pass"], one["not_judged"], one["error"]) for one in judged] == [
+        (False, None, None)
+    ] * 4
     assert all(one["judged_by"] for one in judged)
 
 

@@ -20,7 +20,9 @@ from support.command_forks import ForkServer, fork_server
 from support.scripted_server import Hang, ScriptedServer
 from support.waiting import PATIENCE_S, growing_deadlines
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are forked on Linux alone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="commands are forked on Linux alone"
+)
 
 
 @pytest.fixture
@@ -30,20 +32,36 @@ def forks() -> ForkServer:
     return server
 
 
-def forked(forks: ForkServer, words: tuple[str, ...], cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
+def forked(
+    forks: ForkServer, words: tuple[str, ...], cwd: Path, **env: str
+) -> subprocess.CompletedProcess[bytes]:
     done = forks.run(words, cwd, clean_environment(**env), PATIENCE_S)
     assert done is not None
     return done
 
 
 @pytest.mark.parametrize(
-    "words", [("--version",), ("run", "--help"), ("suites", "--json"), ("show", "nowhere"), ("no-such-verb",), ()]
+    "words",
+    [
+        ("--version",),
+        ("run", "--help"),
+        ("suites", "--json"),
+        ("show", "nowhere"),
+        ("no-such-verb",),
+        (),
+    ],
 )
-def test_it_says_what_a_started_interpreter_says(forks: ForkServer, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_it_says_what_a_started_interpreter_says(
+    forks: ForkServer, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     """Exit code and both streams of a fork are those of `python -m clawgauge`."""
     started = start_and_wait(words, tmp_path, clean_environment(), PATIENCE_S)
     done = forked(forks, words, tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (started.returncode, started.stdout, started.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        started.returncode,
+        started.stdout,
+        started.stderr,
+    )
 
 
 def test_calls_share_nothing(forks: ForkServer, tmp_path: Path) -> None:
@@ -58,17 +76,33 @@ def test_calls_share_nothing(forks: ForkServer, tmp_path: Path) -> None:
             with (cwd / "clawgauge.toml").open("a") as file:
                 file.write('api_key_env = "MY_KEY"\n' if key else "")
             trust_configuration(cwd)
-            done = forked(forks, ("run", "-t", "fake:scripted-model", "-s", "s.json", "--run-id", "r"), cwd, **key)
+            done = forked(
+                forks,
+                ("run", "-t", "fake:scripted-model", "-s", "s.json", "--run-id", "r"),
+                cwd,
+                **key,
+            )
             assert done.returncode == 0 and done.stdout == b"runs/r\n", done.stderr
             assert len(read_records(cwd / "runs" / "r")) == 1
-    assert [call.headers.get("authorization") for call in server.calls] == ["Bearer first-key-0123456789", None]
+    assert [call.headers.get("authorization") for call in server.calls] == [
+        "Bearer first-key-0123456789",
+        None,
+    ]
     assert [call.prompt for call in server.calls] == ["one", "two"]
 
 
 def test_a_steered_interpreter_is_not_forked(forks: ForkServer, tmp_path: Path) -> None:
     """What is read while an interpreter starts cannot be shown by a fork of one that has."""
-    assert forks.run(("--version",), tmp_path, clean_environment(PYTHONIOENCODING="latin-1"), PATIENCE_S) is None
-    assert forks.run(("--version",), tmp_path, clean_environment(TZ="Not/What/It/Was"), PATIENCE_S) is None
+    assert (
+        forks.run(
+            ("--version",), tmp_path, clean_environment(PYTHONIOENCODING="latin-1"), PATIENCE_S
+        )
+        is None
+    )
+    assert (
+        forks.run(("--version",), tmp_path, clean_environment(TZ="Not/What/It/Was"), PATIENCE_S)
+        is None
+    )
 
 
 @pytest.mark.slow
@@ -86,5 +120,7 @@ def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
             assert forks.run(("--version",), tmp_path, clean_environment(), PATIENCE_S) is None
             if server.calls:
                 break  # it was asking when its time was over
-        resumed = start_and_wait(("run", "--resume", f"r{number}"), tmp_path, clean_environment(), PATIENCE_S)
+        resumed = start_and_wait(
+            ("run", "--resume", f"r{number}"), tmp_path, clean_environment(), PATIENCE_S
+        )
         assert resumed.returncode == 0, resumed.stderr  # no process holds the folder any more

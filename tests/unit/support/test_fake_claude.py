@@ -14,13 +14,28 @@ import pytest
 from support.fake_claude import RECORDINGS, FakeClaude, install_fake_claude, recording_names
 from support.waiting import PATIENCE_S
 
-STREAM = ["-p", "--model", "m", "--output-format", "stream-json", "--verbose", "--include-partial-messages"]
+STREAM = [
+    "-p",
+    "--model",
+    "m",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--include-partial-messages",
+]
 
 
-def run(fake: FakeClaude, *argv: str, stdin: bytes = b"hi", **env: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    fake: FakeClaude, *argv: str, stdin: bytes = b"hi", **env: str
+) -> subprocess.CompletedProcess[bytes]:
     command = [str(fake.path), *(argv or STREAM)]
     return subprocess.run(
-        command, input=stdin, capture_output=True, timeout=PATIENCE_S, env=env, cwd=fake.bin_dir.parent
+        command,
+        input=stdin,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        env=env,
+        cwd=fake.bin_dir.parent,
     )
 
 
@@ -41,7 +56,9 @@ def lines(output: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["ok_stream_min", "err_s401_retries0", "real_min_2", "bad_flag", "notloggedin_text"])
+@pytest.mark.parametrize(
+    "name", ["ok_stream_min", "err_s401_retries0", "real_min_2", "bad_flag", "notloggedin_text"]
+)
 def test_a_recording_is_replayed_byte_for_byte(tmp_path: Path, name: str) -> None:
     """Both outputs and the exit code are those of the real program."""
     done = run(install_fake_claude(tmp_path / "bin", name))
@@ -57,7 +74,11 @@ def test_every_recording_can_be_installed(tmp_path: Path) -> None:
     for name in recording_names():
         install_fake_claude(tmp_path / name, name)
     for path in RECORDINGS.iterdir():
-        assert not [mark for mark in (b"/home/", b"/root/", b"/Users/", b"/tmp/") if mark in path.read_bytes()]
+        assert not [
+            mark
+            for mark in (b"/home/", b"/root/", b"/Users/", b"/tmp/")
+            if mark in path.read_bytes()
+        ]
 
 
 def test_version_and_help_are_answered(tmp_path: Path) -> None:
@@ -69,7 +90,9 @@ def test_version_and_help_are_answered(tmp_path: Path) -> None:
 
 def test_an_older_cli_lacks_flags(tmp_path: Path) -> None:
     """A missing flag is not in the help, and using it fails in the real program's words."""
-    fake = install_fake_claude(tmp_path / "bin", version="1.0.3 (Claude Code)", missing_flags=["--bare"])
+    fake = install_fake_claude(
+        tmp_path / "bin", version="1.0.3 (Claude Code)", missing_flags=["--bare"]
+    )
     assert b"--bare" not in run(fake, "--help").stdout
     refused = run(fake, *STREAM, "--bare")
     assert (refused.returncode, refused.stderr) == (1, b"error: unknown option '--bare'\n")
@@ -88,7 +111,11 @@ def test_echo_has_the_recorded_line_types(tmp_path: Path) -> None:
     recorded = lines((RECORDINGS / "ok_stream_min.stdout").read_bytes())
 
     def kinds(rows: list[dict[str, Any]]) -> list[str]:
-        named = [row["type"] + ":" + row.get("event", {}).get("type", "") for row in rows if row["type"] != "system"]
+        named = [
+            row["type"] + ":" + row.get("event", {}).get("type", "")
+            for row in rows
+            if row["type"] != "system"
+        ]
         return [kind for index, kind in enumerate(named) if index == 0 or named[index - 1] != kind]
 
     assert kinds(lines(done.stdout)) == kinds(recorded)

@@ -39,24 +39,49 @@ def test_a_server_of_the_user_is_not_seen_by_any_test(tmp_path: Path) -> None:
             "HTTP_PROXY": server.base_url,
         }
         command = [sys.executable, "-m", "clawgauge", "init"]
-        found = subprocess.run(command, cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=PATIENCE_S)
+        found = subprocess.run(
+            command, cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert "found ollama_openai: llama3.2:3b" in found.stderr
         assert "found llamacpp: llama3.2:3b" in found.stderr
         assert "found claude_code_cli" in found.stderr
         n_requests = len(server.requests)
         assert n_requests > 0
-        tests = ["tests/end_to_end/test_init.py", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
+        tests = [
+            "tests/end_to_end/test_init.py",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={tmp_path / 'inner'}",
+        ]
         command = [sys.executable, "-m", "pytest", "-q", *tests]
-        tested = subprocess.run(command, cwd=REPOSITORY, env=shell, capture_output=True, text=True, timeout=PATIENCE_S)
+        tested = subprocess.run(
+            command, cwd=REPOSITORY, env=shell, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert tested.returncode == 0, tested.stdout
         assert len(server.requests) == n_requests
 
 
 def test_no_variable_of_the_user_reaches_a_test(tmp_path: Path) -> None:
     """Whatever it is called: keys have names that nobody has heard of."""
-    keys = ("OPENAI_API_KEY", "GEMINI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "OUR_COMPANYS_LLM_KEY")
-    settings = ("OLLAMA_OPENAI_BASE", "https_proxy", "XDG_CONFIG_HOME", "CLAWGAUGE_RETRY_BASE_S", "COLUMNS", "LC_ALL")
-    user = dict.fromkeys([*keys, *settings], "of the user") | {"HOME": "/home/user", "TZ": "Asia/Kolkata"}
+    keys = (
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GITHUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "OUR_COMPANYS_LLM_KEY",
+    )
+    settings = (
+        "OLLAMA_OPENAI_BASE",
+        "https_proxy",
+        "XDG_CONFIG_HOME",
+        "CLAWGAUGE_RETRY_BASE_S",
+        "COLUMNS",
+        "LC_ALL",
+    )
+    user = dict.fromkeys([*keys, *settings], "of the user") | {
+        "HOME": "/home/user",
+        "TZ": "Asia/Kolkata",
+    }
     isolated = isolated_environment(user, tmp_path)
     assert "of the user" not in isolated.values()
     assert isolated["HOME"] == str(tmp_path)
@@ -78,11 +103,18 @@ def test_a_program_of_the_user_is_not_found_and_its_neighbours_are(tmp_path: Pat
     assert shutil.which("claude", path=isolated["PATH"]) is None
     neighbour = shutil.which("git-of-the-user", path=isolated["PATH"])
     assert neighbour is not None
-    assert "a program of the user" in subprocess.run([neighbour], capture_output=True, text=True).stdout
+    assert (
+        "a program of the user"
+        in subprocess.run([neighbour], capture_output=True, text=True).stdout
+    )
 
 
 def test_this_very_process_is_isolated() -> None:
     """So are the commands that it starts, in whatever way."""
     assert os.environ["OLLAMA_HOST"] == clean_environment()["OLLAMA_HOST"] == "127.0.0.1:9"
-    assert os.environ["CLAWGAUGE_LOCAL_SERVERS"] == clean_environment()["CLAWGAUGE_LOCAL_SERVERS"] == "none"
+    assert (
+        os.environ["CLAWGAUGE_LOCAL_SERVERS"]
+        == clean_environment()["CLAWGAUGE_LOCAL_SERVERS"]
+        == "none"
+    )
     assert os.environ["HOME"] == clean_environment()["HOME"] == str(Path.home())

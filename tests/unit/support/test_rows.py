@@ -13,7 +13,10 @@ def test_every_failing_row_is_told() -> None:
     """Rows after a failure are tried too, whether an assertion, an error or a missing exception ended it."""
     tried = []
 
-    @every_row(("kind", "number"), [pytest.param("assert", 1, id="one"), ("good", 2), ("error", 3), ("raises", 4)])
+    @every_row(
+        ("kind", "number"),
+        [pytest.param("assert", 1, id="one"), ("good", 2), ("error", 3), ("raises", 4)],
+    )
     def check(kind: str, number: int) -> None:
         tried.append(number)
         assert kind != "assert"
@@ -23,10 +26,16 @@ def test_every_failing_row_is_told() -> None:
             with pytest.raises(ValueError):
                 pass
 
-    with pytest.raises(BaseExceptionGroup, match=r"3 of 4 rows failed: one, .*'error', 3.*'raises', 4") as caught:
+    with pytest.raises(
+        BaseExceptionGroup, match=r"3 of 4 rows failed: one, .*'error', 3.*'raises', 4"
+    ) as caught:
         check()
     assert tried == [1, 2, 3, 4]
-    assert [type(failure) for failure in caught.value.exceptions] == [AssertionError, OSError, pytest.fail.Exception]
+    assert [type(failure) for failure in caught.value.exceptions] == [
+        AssertionError,
+        OSError,
+        pytest.fail.Exception,
+    ]
 
 
 @every_row("name", ["a", "b"])

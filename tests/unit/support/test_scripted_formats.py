@@ -44,7 +44,10 @@ def test_chat_stream_has_role_text_finish_usage_and_done(server: ScriptedServer)
     _, raw = ask(server, stream=True, stream_options={"include_usage": True})
     role, *texts, finish, usage, done = events(raw)
     assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in texts) == "The capital is Paris."
+    assert (
+        "".join(chunk["choices"][0]["delta"]["content"] for chunk in texts)
+        == "The capital is Paris."
+    )
     assert finish["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "stop"}
     assert usage["choices"] == []
     assert usage["usage"]["completion_tokens"] == 7
@@ -55,7 +58,11 @@ def test_chat_stream_has_role_text_finish_usage_and_done(server: ScriptedServer)
 def test_llama_chat_chunks_have_the_recorded_shape(name: str) -> None:
     """Every kind of chunk llama.cpp was recorded sending has the same keys from the scripted server."""
     real, _ = recorded(name)
-    text = Text("", tool_calls=[("get_weather", "{", '"city"', "}")]) if "tools" in name else Text("L'Étoile.")
+    text = (
+        Text("", tool_calls=[("get_weather", "{", '"city"', "}")])
+        if "tools" in name
+        else Text("L'Étoile.")
+    )
     with ScriptedServer(dialect="llama_cpp") as server:
         server.script(Text(**{**vars(text), "cached_tokens": 38}))
         _, raw = ask(server, stream=True, stream_options={"include_usage": True})
@@ -72,7 +79,9 @@ def test_llama_messages_stream_has_the_recorded_events(server: ScriptedServer) -
     _, fake = ask(server, MESSAGES, stream=True)
 
     def order(raw: bytes) -> list[bytes]:
-        names = [name for name in re.findall(rb"^event: (.*)$", raw, re.MULTILINE) if name != b"ping"]
+        names = [
+            name for name in re.findall(rb"^event: (.*)$", raw, re.MULTILINE) if name != b"ping"
+        ]
         return [name for index, name in enumerate(names) if index == 0 or names[index - 1] != name]
 
     assert order(fake) == order(real)
@@ -81,11 +90,17 @@ def test_llama_messages_stream_has_the_recorded_events(server: ScriptedServer) -
 
 def test_responses_stream_counts_its_events(server: ScriptedServer) -> None:
     """OpenAI's events are numbered from 0 without a gap, and each delta says which item it belongs to."""
-    server.script(Text("Paris it is.", reasoning="Let me think.", tool_calls=[("look", '{"a":', "1}")]))
+    server.script(
+        Text("Paris it is.", reasoning="Let me think.", tool_calls=[("look", '{"a":', "1}")])
+    )
     _, raw = ask(server, RESPONSES, stream=True)
     received = events(raw)
     assert [event["sequence_number"] for event in received] == list(range(len(received)))
-    assert {event["output_index"] for event in received if event["type"].endswith(".delta")} == {0, 1, 2}
+    assert {event["output_index"] for event in received if event["type"].endswith(".delta")} == {
+        0,
+        1,
+        2,
+    }
     assert received[0]["type"] == "response.created"
     assert received[-1]["type"] == "response.completed"
     kinds = [item["type"] for item in received[-1]["response"]["output"]]
@@ -108,7 +123,10 @@ def test_llama_responses_stream_has_the_recorded_events() -> None:
 
 @pytest.mark.parametrize(
     ("dialect", "last", "status"),
-    [("openai", "response.incomplete", "incomplete"), ("llama_cpp", "response.completed", "completed")],
+    [
+        ("openai", "response.incomplete", "incomplete"),
+        ("llama_cpp", "response.completed", "completed"),
+    ],
 )
 def test_responses_cut_by_the_limit(dialect: Any, last: str, status: str) -> None:
     """A reply cut by the token limit is incomplete at OpenAI and still completed at llama.cpp."""

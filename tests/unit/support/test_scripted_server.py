@@ -38,7 +38,9 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_gzip_bomb_is_small_on_the_wire_and_proper_inside(server: ScriptedServer, stream: bool) -> None:
+def test_gzip_bomb_is_small_on_the_wire_and_proper_inside(
+    server: ScriptedServer, stream: bool
+) -> None:
     """The bomb is a valid answer, at least a hundred times larger than what was sent."""
     server.script(GzipBomb(size_bytes=4 << 20))
     _, raw = ask(server, stream=stream)

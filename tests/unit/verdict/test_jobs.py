@@ -14,7 +14,13 @@ from support.rows import every_row
 from support.written_runs import MODEL, PROVIDER, config, prompt, record, unanswered, write_run
 from unit.summary.run_folders import write_subagent_run
 
-CLOUD = {PROVIDER: {"type": "openai_responses", "base_url": "https://api.openai.com/v1", "api_key_env": "KEY"}}
+CLOUD = {
+    PROVIDER: {
+        "type": "openai_responses",
+        "base_url": "https://api.openai.com/v1",
+        "api_key_env": "KEY",
+    }
+}
 N_JSON = 10
 
 
@@ -35,7 +41,9 @@ def verdicts(folder):
 
 
 # Wilson's bounds: of ten, ten have 72% at the lower end and nine 60%; five have 76% at the upper end and four 69%.
-@every_row(("k", "fit"), [(10, "yes"), (9, "cannot_tell"), (5, "cannot_tell"), (4, "no"), (0, "no")])
+@every_row(
+    ("k", "fit"), [(10, "yes"), (9, "cannot_tell"), (5, "cannot_tell"), (4, "no"), (0, "no")]
+)
 def test_a_job_is_decided_by_the_lower_end_of_its_prompts(tmp_path, k, fit):
     (one,) = verdicts(json_run(tmp_path / "run", {MODEL: k}))["structured data"].ranking
     assert (one.fit, one.n, one.target) == (fit, N_JSON, f"{PROVIDER}:{MODEL}")
@@ -47,11 +55,17 @@ def test_what_nobody_measured_cannot_be_told_and_the_run_that_would_is_named(tmp
     assert jobs["long context"].ranking[0].fit == "cannot_tell"
     assert jobs["long context"].ranking[0].why == "not measured: 16k tokens and more"
     assert jobs["long context"].needs == f"clawgauge run -t {PROVIDER}:{MODEL} -s long_context"
-    assert jobs["main agent"].needs == f"clawgauge run -t {PROVIDER}:{MODEL} -s native_tools -s restraint -s agentic"
+    assert (
+        jobs["main agent"].needs
+        == f"clawgauge run -t {PROVIDER}:{MODEL} -s native_tools -s restraint -s agentic"
+    )
     assert jobs["structured data"].needs is None
 
 
-@every_row(("settings", "window"), [({"type": "embedded"}, 4096), ({"type": "ollama", "context": 8192}, 8192)])
+@every_row(
+    ("settings", "window"),
+    [({"type": "embedded"}, 4096), ({"type": "ollama", "context": 8192}, 8192)],
+)
 def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, window):
     """They would not be asked, and the same run would be proposed again and again."""
     folder = json_run(tmp_path / "run", {MODEL: 10}, providers={PROVIDER: settings})
@@ -59,7 +73,9 @@ def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, 
     (one,) = job.ranking
     assert (one.fit, job.needs) == ("cannot_tell", None)
     assert one.why == f"its window is {window} tokens here (context in the provider's table)"
-    wide = json_run(tmp_path / "wide", {MODEL: 10}, providers={PROVIDER: {"type": "ollama", "context": 32_768}})
+    wide = json_run(
+        tmp_path / "wide", {MODEL: 10}, providers={PROVIDER: {"type": "ollama", "context": 32_768}}
+    )
     assert verdicts(wide)["long context"].needs is not None
 
 
@@ -67,9 +83,12 @@ def test_what_is_said_of_several_is_said_of_none_by_name(tmp_path):
     """Of two that were not asked and one that could not be, the first do not lend their name to the job."""
     providers = {PROVIDER: {"type": "ollama"}, "small": {"type": "embedded"}}
     rows = [
-        record("P0", True, provider=at, model=name) for at, name in ((PROVIDER, "a"), (PROVIDER, "b"), ("small", "c"))
+        record("P0", True, provider=at, model=name)
+        for at, name in ((PROVIDER, "a"), (PROVIDER, "b"), ("small", "c"))
     ]
-    folder = write_run(tmp_path / "run", rows, config=config([prompt("P0")], ["a", "b", "c"], providers=providers))
+    folder = write_run(
+        tmp_path / "run", rows, config=config([prompt("P0")], ["a", "b", "c"], providers=providers)
+    )
     said = {choice.job: choice.why for choice in choose(summarize_folder(folder).jobs)}
     assert said["long context"] == "not measured: 16k tokens and more"
 
@@ -94,13 +113,24 @@ def test_the_best_of_a_tie_is_named_first(tmp_path):
     """By the job's own figures, whoever stands higher in the others; those decide between equals."""
     job = {"needs": [], "prompts": ["core"], "weighs": {"latency": 1}}
     times_ms = {"a": 120, "b": 110, "c": 100}
-    folder = json_run(tmp_path / "run", dict.fromkeys("abc", 10), times_ms=times_ms, jobs={"quick": job})
-    (choice,) = [choice for choice in choose(summarize_folder(folder).jobs) if choice.job == "quick"]
+    folder = json_run(
+        tmp_path / "run", dict.fromkeys("abc", 10), times_ms=times_ms, jobs={"quick": job}
+    )
+    (choice,) = [
+        choice for choice in choose(summarize_folder(folder).jobs) if choice.job == "quick"
+    ]
     assert choice.use == "c, b or a" and choice.why == "a tie: p95 100 ms"
     folder = json_run(
-        tmp_path / "alike", dict.fromkeys("abc", 10), times_ms={"a": 9000, "b": 9000, "c": 100}, jobs={"quick": job}
+        tmp_path / "alike",
+        dict.fromkeys("abc", 10),
+        times_ms={"a": 9000, "b": 9000, "c": 100},
+        jobs={"quick": job},
     )
-    (choice,) = [choice for choice in choose(summarize_folder(folder).jobs) if choice.job == "structured data"]
+    (choice,) = [
+        choice
+        for choice in choose(summarize_folder(folder).jobs)
+        if choice.job == "structured data"
+    ]
     assert choice.use == "c, a or b"
 
 
@@ -108,7 +138,9 @@ def test_who_is_surely_better_stands_first_alone(tmp_path):
     """Both pass; one takes a tenth of a second, the other twenty."""
     job = {"needs": [], "prompts": ["core"], "weighs": {"latency": 1}}
     times_ms = {"slow": 20_000, "quick": 100}
-    folder = json_run(tmp_path / "run", {"slow": 10, "quick": 10}, times_ms=times_ms, jobs={"triage of mine": job})
+    folder = json_run(
+        tmp_path / "run", {"slow": 10, "quick": 10}, times_ms=times_ms, jobs={"triage of mine": job}
+    )
     mine = verdicts(folder)["triage of mine"]
     assert [(one.target, one.tie) for one in mine.ranking] == [
         (f"{PROVIDER}:quick", False),
@@ -118,8 +150,15 @@ def test_who_is_surely_better_stands_first_alone(tmp_path):
 
 def test_a_main_agent_must_do_more_of_its_tasks_than_a_subagent(tmp_path):
     """Eight of eight tasks show at least 68%, nine of nine at least 70%; one with harm shows neither."""
-    runs = {"eight": {"tasks": (8, 8)}, "nine": {"tasks": (9, 9)}, "harm": {"tasks": (19, 20), "harm": 1}}
-    jobs = {name: verdicts(write_subagent_run(tmp_path / name, **changes)) for name, changes in runs.items()}
+    runs = {
+        "eight": {"tasks": (8, 8)},
+        "nine": {"tasks": (9, 9)},
+        "harm": {"tasks": (19, 20), "harm": 1},
+    }
+    jobs = {
+        name: verdicts(write_subagent_run(tmp_path / name, **changes))
+        for name, changes in runs.items()
+    }
     fits = {
         name: [own[job].ranking[0].fit for job in ("main agent", "subagent with full tools")]
         for name, own in jobs.items()
@@ -145,10 +184,16 @@ def test_one_low_count_beside_many_native_calls_takes_no_job_away(tmp_path):
     folder = write_subagent_run(tmp_path / "run", tasks=(9, 9))
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     for line, count in zip(lines, (0, 3, 5), strict=False):
-        line |= {"warnings": [f"{TOOLS_DROPPED} the server counted {count} tokens"], "input_tokens": count}
+        line |= {
+            "warnings": [f"{TOOLS_DROPPED} the server counted {count} tokens"],
+            "input_tokens": count,
+        }
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     jobs = verdicts(folder)
-    assert [jobs[name].ranking[0].fit for name in ("main agent", "subagent with full tools")] == ["yes", "yes"]
+    assert [jobs[name].ranking[0].fit for name in ("main agent", "subagent with full tools")] == [
+        "yes",
+        "yes",
+    ]
 
 
 def test_a_job_of_the_users_replaces_the_one_of_its_name(tmp_path):
@@ -158,30 +203,52 @@ def test_a_job_of_the_users_replaces_the_one_of_its_name(tmp_path):
 
 
 def test_a_model_of_somebody_elses_is_no_fallback_without_a_network(tmp_path):
-    assert verdicts(json_run(tmp_path / "here", {MODEL: 9}))["offline fallback"].ranking[0].fit == "yes"
-    far = verdicts(json_run(tmp_path / "far", {MODEL: 9}, providers=CLOUD))["offline fallback"].ranking[0]
+    assert (
+        verdicts(json_run(tmp_path / "here", {MODEL: 9}))["offline fallback"].ranking[0].fit
+        == "yes"
+    )
+    far = verdicts(json_run(tmp_path / "far", {MODEL: 9}, providers=CLOUD))[
+        "offline fallback"
+    ].ranking[0]
     assert (far.fit, far.why) == ("no", "not on your own machines")
 
 
 def test_who_wants_a_key_may_pass_calls_on(tmp_path):
     """A gateway on this machine is not known to answer without a network; nor is it free of charge."""
-    gateway = {PROVIDER: {"type": "openai_chat", "base_url": "http://127.0.0.1:4000/v1", "api_key_env": "KEY"}}
+    gateway = {
+        PROVIDER: {
+            "type": "openai_chat",
+            "base_url": "http://127.0.0.1:4000/v1",
+            "api_key_env": "KEY",
+        }
+    }
     jobs = verdicts(json_run(tmp_path / "run", {MODEL: 10}, providers=gateway))
     offline, data = (jobs[name].ranking[0] for name in ("offline fallback", "structured data"))
-    assert (offline.fit, offline.why) == ("cannot_tell", "it wants a key, so it may pass calls on to another machine")
+    assert (offline.fit, offline.why) == (
+        "cannot_tell",
+        "it wants a key, so it may pass calls on to another machine",
+    )
     assert data.why.endswith("cost unknown")
 
 
 def test_what_a_job_lacks_is_asked_together_with_all_it_needs(tmp_path):
     """Tasks alone are wanting; a run of tasks alone would not show the rest."""
     job = verdicts(write_subagent_run(tmp_path / "run", tasks=(2, 2)))["subagent with full tools"]
-    assert job.ranking[0].fit == "cannot_tell" and job.suites == ["native_tools", "restraint", "agentic"]
-    assert job.needs == f"clawgauge run -t {PROVIDER}:{MODEL} -s native_tools -s restraint -s agentic"
+    assert job.ranking[0].fit == "cannot_tell" and job.suites == [
+        "native_tools",
+        "restraint",
+        "agentic",
+    ]
+    assert (
+        job.needs == f"clawgauge run -t {PROVIDER}:{MODEL} -s native_tools -s restraint -s agentic"
+    )
 
 
 def test_what_falls_just_short_does_not_read_as_enough():
     need = hold_to_limit("restraint", "restraint", 18, 20, (0.6990, 0.97), limit=0.7).to_need()
-    assert need.met == "cannot_tell" and need.why == "restraint 18 of 20 (at least 69.9%, needs 70%)"
+    assert (
+        need.met == "cannot_tell" and need.why == "restraint 18 of 20 (at least 69.9%, needs 70%)"
+    )
 
 
 def test_a_server_that_was_down_is_fit_for_nothing(tmp_path):
@@ -202,11 +269,16 @@ def test_repeats_of_few_prompts_are_not_many_prompts(tmp_path):
 
 def test_every_job_has_an_answer_on_the_first_screen(tmp_path):
     """For each job a model, or that it cannot be told yet, in eighty columns and within two dozen lines."""
-    summary = summarize_folder(json_run(tmp_path / "run", {"a": 10, "b": 9, "c": 3, "d": 10, "e": 0}))
+    summary = summarize_folder(
+        json_run(tmp_path / "run", {"a": 10, "b": 9, "c": 3, "d": 10, "e": 0})
+    )
     text = as_text([describe_models(summary.models, summary.jobs), describe_jobs(summary.jobs)], 80)
     assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) <= 24
     for job in summary.jobs:
         assert job.job in text
     assert "a or d" in text and "cannot tell yet" in text
-    first, last = (next(n for n, line in enumerate(text.splitlines()) if line.startswith(name)) for name in "ae")
+    first, last = (
+        next(n for n, line in enumerate(text.splitlines()) if line.startswith(name))
+        for name in "ae"
+    )
     assert first < last, "the best first"

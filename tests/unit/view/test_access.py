@@ -132,7 +132,9 @@ def test_whoever_opens_an_expired_address_finds_a_new_one_in_the_terminal(tmp_pa
     async def ask(address: str) -> str:
         place = urlsplit(address)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
-        writer.write(f"GET /?{place.query} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(
+            f"GET /?{place.query} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode()
+        )
         reply = (await reader.read()).decode()
         writer.close()
         return reply
@@ -157,7 +159,9 @@ def test_whoever_opens_an_expired_address_finds_a_new_one_in_the_terminal(tmp_pa
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
-def test_the_browser_is_opened_without_a_secret_on_its_command_line(runs: Path, tmp_path: Path) -> None:
+def test_the_browser_is_opened_without_a_secret_on_its_command_line(
+    runs: Path, tmp_path: Path
+) -> None:
     """It is given a file that only this user can read, and that is gone once it was opened."""
     script = tmp_path / "browser.py"
     script.write_text(FAKE_BROWSER)
@@ -174,7 +178,9 @@ def test_the_browser_is_opened_without_a_secret_on_its_command_line(runs: Path, 
         wait_until(lambda: not Path(seen["page"]).parent.exists())
         assert process.stdout is not None
         printed = process.stdout.readline().strip()
-        assert urlsplit(printed).query not in seen["text"], "the printed address is still there for another browser"
+        assert urlsplit(printed).query not in seen["text"], (
+            "the printed address is still there for another browser"
+        )
         view = View.__new__(View)
         view.process, view.place = process, urlsplit(printed)
         assert view.ask_server(f"/?{view.place.query}").status == 303
@@ -206,7 +212,15 @@ def test_the_file_for_the_browser_is_gone_when_the_view_ends(runs: Path, tmp_pat
         ("{base}/", {"Origin": "http://elsewhere.example"}, 403),
         ("{base}/", {"Origin": "null"}, 403),
         ("{base}/runs/before/rows", {"Sec_Fetch_Site": "cross-site"}, 403),
-        ("{base}/", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"}, 403),
+        (
+            "{base}/",
+            {
+                "Sec_Fetch_Site": "cross-site",
+                "Sec_Fetch_Mode": "navigate",
+                "Sec_Fetch_Dest": "iframe",
+            },
+            403,
+        ),
         ("{base}/runs/..", {}, 404),
         ("{base}/runs/..%2f..%2fetc%2fpasswd", {}, 404),
         ("{base}/runs/before%00", {}, 404),
@@ -215,7 +229,9 @@ def test_the_file_for_the_browser_is_gone_when_the_view_ends(runs: Path, tmp_pat
         ("{base}/compare?a=before&b=../after", {}, 404),
     ],
 )
-def test_whoever_should_not_see_it_does_not(view: View, path: str, headers: dict[str, str], status: int) -> None:
+def test_whoever_should_not_see_it_does_not(
+    view: View, path: str, headers: dict[str, str], status: int
+) -> None:
     reply = view.ask_server(path.format(base=view.base), **headers)
     assert reply.status == status
     assert "runs/before" not in reply.body and "root:" not in reply.body
@@ -223,7 +239,11 @@ def test_whoever_should_not_see_it_does_not(view: View, path: str, headers: dict
 
 
 def test_a_page_of_another_site_may_lead_here_as_the_file_for_the_browser_does(view: View) -> None:
-    came = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    came = {
+        "Sec_Fetch_Site": "cross-site",
+        "Sec_Fetch_Mode": "navigate",
+        "Sec_Fetch_Dest": "document",
+    }
     assert view.ask("/", **came).status == 200
 
 
@@ -232,7 +252,22 @@ def test_nothing_can_be_changed(view: View, method: str) -> None:
     assert view.ask("/runs/before", method).status == 405
 
 
-@every_row("name", ["a#b", "a?b", "a%2fb", "a b", "ünï", "a&b=c", "a;b", "a:b", "100%", "a\r\nX-Injected: yes", "a+b"])
+@every_row(
+    "name",
+    [
+        "a#b",
+        "a?b",
+        "a%2fb",
+        "a b",
+        "ünï",
+        "a&b=c",
+        "a;b",
+        "a:b",
+        "100%",
+        "a\r\nX-Injected: yes",
+        "a+b",
+    ],
+)
 def test_a_run_of_any_name_can_be_opened_and_watched(runs: Path, view: View, name: str) -> None:
     path = write_run(runs / "runs" / name, [record("P0")], config=config(PROMPTS))
     link = f"/runs/{quote(name, safe='')}"
@@ -243,7 +278,10 @@ def test_a_run_of_any_name_can_be_opened_and_watched(runs: Path, view: View, nam
         assert redirect.status == 303 and "X-Injected" not in redirect.headers
         assert redirect.headers["Location"] == f"{view.base}{link}/live"
         live = view.ask_server(redirect.headers["Location"])
-        assert live.status == 200 and f'data-source="../../runs/{quote(name, safe="")}/rows"' in live.body
+        assert (
+            live.status == 200
+            and f'data-source="../../runs/{quote(name, safe="")}/rows"' in live.body
+        )
     assert view.ask(f"{link}/rows").status == 200
     assert view.ask(f"/compare?a={quote(name)}&b=before").status == 200
 
@@ -284,7 +322,9 @@ def test_a_cookie_of_another_program_that_is_no_text_does_not_keep_anybody_out(r
     with started_view(runs) as process:
         view = View(process)
         host = f"Host: {view.place.netloc}\r\nConnection: close\r\n".encode()
-        request = b"GET " + view.base.encode() + b"/ HTTP/1.1\r\n" + host + b"Cookie: a=\xff\xfe\r\n\r\n"
+        request = (
+            b"GET " + view.base.encode() + b"/ HTTP/1.1\r\n" + host + b"Cookie: a=\xff\xfe\r\n\r\n"
+        )
         assert send(view, request).startswith(b"HTTP/1.1 200")
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in process.communicate(timeout=PATIENCE_S)[1]

@@ -33,7 +33,9 @@ ENDS_WITHIN_S = 45.0
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    write_run(tmp_path / "runs" / "before", [record(f"P{n}") for n in range(10)], config=config(PROMPTS))
+    write_run(
+        tmp_path / "runs" / "before", [record(f"P{n}") for n in range(10)], config=config(PROMPTS)
+    )
     return tmp_path
 
 
@@ -96,7 +98,13 @@ def test_a_lock_file_that_nobody_holds_is_no_run_that_goes_on(runs: Path) -> Non
     """A killed process leaves the file behind, and no event of its end."""
     path = write_run(runs / "runs" / "killed", [record("P0")], config=config(PROMPTS))
     (path / ".lock").write_text('{"pid": 1, "hostname": "here", "started_at_ms": 1}\n')
-    started = {"record_type": "event", "at_ms": 1, "event": "stretch_started", "target": None, "detail": {}}
+    started = {
+        "record_type": "event",
+        "at_ms": 1,
+        "event": "stretch_started",
+        "target": None,
+        "detail": {},
+    }
     (path / "events.jsonl").write_text(json.dumps(started) + "\n")
     with viewing(runs) as view:
         page = view.ask("/").body
@@ -113,7 +121,12 @@ def test_a_run_that_was_stopped_opens_as_its_report_and_says_how_to_go_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     prompts = [
-        {"id": f"P{n}", "name": f"n{n}", "prompt": "say yes", "validator": {"type": "exact", "value": "yes"}}
+        {
+            "id": f"P{n}",
+            "name": f"n{n}",
+            "prompt": "say yes",
+            "validator": {"type": "exact", "value": "yes"},
+        }
         for n in range(2)
     ]
     write_suite(tmp_path / "small.json", *prompts)
@@ -122,11 +135,24 @@ def test_a_run_that_was_stopped_opens_as_its_report_and_says_how_to_go_on(
         trust_configuration(tmp_path)
         server.script(Text("yes"))
         server.script(Held(Text("yes"), (tmp_path / "never").exists))
-        words = ["run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "stopped", "--quiet"]
+        words = [
+            "run",
+            "-t",
+            "fake:scripted-model",
+            "-s",
+            "small.json",
+            "--run-id",
+            "stopped",
+            "--quiet",
+        ]
         words += ["--concurrency", "1"]
         command = [sys.executable, "-m", "clawgauge", *words]
         run = subprocess.Popen(
-            command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            cwd=tmp_path,
+            env=clean_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             wait_until(lambda: len(server.calls) == 2)
@@ -188,7 +214,9 @@ def test_many_pages_of_one_run_have_one_reader(runs: Path, monkeypatch: pytest.M
         asyncio.run(main(path))
 
 
-def test_a_page_that_falls_behind_is_shown_the_state_as_it_is_then(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_falls_behind_is_shown_the_state_as_it_is_then(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is kept for it beyond a few messages."""
     monkeypatch.setattr(live, "_POLL_S", 0.01)
 
@@ -210,7 +238,10 @@ def test_a_page_that_falls_behind_is_shown_the_state_as_it_is_then(runs: Path, m
 @pytest.mark.parametrize("n_pages", [1, 50])
 def test_ctrl_c_ends_live_pages_in_order_and_the_view_with_them(runs: Path, n_pages: int) -> None:
     with viewing(runs) as view, going_run(runs), ExitStack() as stack:
-        streams = [stack.enter_context(view.connect(f"{view.base}/runs/going/rows")) for _ in range(n_pages)]
+        streams = [
+            stack.enter_context(view.connect(f"{view.base}/runs/going/rows"))
+            for _ in range(n_pages)
+        ]
         for stream in streams:
             assert read_news(stream)["running"]
         view.process.send_signal(signal.SIGINT)
@@ -234,7 +265,10 @@ def connect_without_reading(view: View, path: str) -> socket.socket:
 def test_ctrl_c_ends_the_view_whoever_has_not_read_what_was_sent(tmp_path: Path) -> None:
     """A large report of which a part was read, and a live page that reads nothing at all."""
     prompts = [prompt(f"P{n}", category="json") for n in range(150)]
-    records = [record(f"P{n}", True, raw_output=f"{n} " * 15_000, violation="x" * 10_000) for n in range(150)]
+    records = [
+        record(f"P{n}", True, raw_output=f"{n} " * 15_000, violation="x" * 10_000)
+        for n in range(150)
+    ]
     write_run(tmp_path / "runs" / "large", records, config=config(prompts))
     with viewing(tmp_path) as view, going_run(tmp_path) as path:
         while "Refresh" in view.ask("/runs/large").headers:
@@ -269,8 +303,12 @@ sys.exit(main(["view", "--no-open"]))
 """
     with started(runs, [sys.executable, "-c", code]) as process:
         view = View(process)
-        with socket.create_connection((view.place.hostname or "", view.place.port or 0), PATIENCE_S) as client:
-            client.sendall(f"GET {view.base}/ HTTP/1.1\r\nHost: {view.place.netloc}\r\n\r\n".encode())
+        with socket.create_connection(
+            (view.place.hostname or "", view.place.port or 0), PATIENCE_S
+        ) as client:
+            client.sendall(
+                f"GET {view.base}/ HTTP/1.1\r\nHost: {view.place.netloc}\r\n\r\n".encode()
+            )
             wait_until((runs / "begun").exists)
             process.send_signal(signal.SIGINT)
             assert process.wait(ENDS_WITHIN_S) == 130

@@ -28,7 +28,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [record(f"P{n}", n != 3) for n in range(10)]
     write_run(tmp_path / "runs" / "before", records, config=config(PROMPTS))
     records = [
-        record(f"P{n}", n != 5, raw_output=HOSTILE, violation="not_exact" if n == 5 else None) for n in range(10)
+        record(f"P{n}", n != 5, raw_output=HOSTILE, violation="not_exact" if n == 5 else None)
+        for n in range(10)
     ]
     write_run(tmp_path / "runs" / "after", records, config=config(PROMPTS))
     return tmp_path
@@ -57,14 +58,20 @@ def test_pages_may_load_nothing_from_elsewhere(view: View) -> None:
     for path in ("/", "/history", "/compare?a=before&b=after", "/runs/before/live"):
         reply = view.ask(path)
         assert reply.status == 200
-        assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self'")
+        assert reply.headers["Content-Security-Policy"].startswith(
+            "default-src 'none'; style-src 'self'"
+        )
         assert "http://" not in reply.body and "https://" not in reply.body
-        assert view.base not in reply.body, "a page that is saved and sent on must not hold the secret"
+        assert view.base not in reply.body, (
+            "a page that is saved and sent on must not hold the secret"
+        )
 
 
 def test_a_run_opens_as_its_report(view: View) -> None:
     reply = view.ask("/runs/before")
-    assert reply.status == 200 and "Content-Security-Policy" in reply.body and "before" in reply.body
+    assert (
+        reply.status == 200 and "Content-Security-Policy" in reply.body and "before" in reply.body
+    )
 
 
 def test_a_report_leads_back_to_the_list_and_its_file_does_not(runs: Path, view: View) -> None:
@@ -118,11 +125,17 @@ def test_history_has_a_picture(view: View) -> None:
 
 def test_a_port_that_is_taken_or_none_is_one_sentence(runs: Path, view: View) -> None:
     taken = clawgauge(runs, "view", "--no-open", "--port", str(view.place.port))
-    assert taken.code == 2 and "choose another --port" in taken.stderr and taken.stderr.count("\n") == 1
+    assert (
+        taken.code == 2
+        and "choose another --port" in taken.stderr
+        and taken.stderr.count("\n") == 1
+    )
     assert clawgauge(runs, "view", "--port", "99999").code == 2
 
 
-def test_a_folder_without_runs_says_how_to_make_one_and_it_ends_when_told_to(tmp_path: Path) -> None:
+def test_a_folder_without_runs_says_how_to_make_one_and_it_ends_when_told_to(
+    tmp_path: Path,
+) -> None:
     with viewing(tmp_path) as view:
         assert "make one with clawgauge run" in view.ask("/").body
         view.process.send_signal(signal.SIGINT)
@@ -131,7 +144,9 @@ def test_a_folder_without_runs_says_how_to_make_one_and_it_ends_when_told_to(tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a name is text")
 def test_a_folder_whose_name_is_no_text_hides_no_other(runs: Path, view: View) -> None:
-    odd = write_run(runs / "runs" / os.fsdecode(b"odd\xff\xfe"), [record("P0")], config=config([prompt("P0")]))
+    odd = write_run(
+        runs / "runs" / os.fsdecode(b"odd\xff\xfe"), [record("P0")], config=config([prompt("P0")])
+    )
     try:
         page = view.ask("/")
         assert page.status == 200 and "before" in page.body and "odd" in page.body

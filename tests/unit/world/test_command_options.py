@@ -69,7 +69,9 @@ def test_every_declared_option_is_read(name: str, monkeypatch: pytest.MonkeyPatc
         return has(self, *options)
 
     monkeypatch.setattr(Options, "has", ask)
-    monkeypatch.setattr(Options, "all", lambda self, option: values(self, option) if ask(self, option) else [])
+    monkeypatch.setattr(
+        Options, "all", lambda self, option: values(self, option) if ask(self, option) else []
+    )
     own_words = (word for word, letter in command.letters.items() if letter == word)
     options = [*command.short.replace(":", ""), *own_words]
     words = {letter: word for word, letter in command.letters.items() if letter != word}
@@ -94,5 +96,9 @@ def test_undeclared_option_is_refused_by_name(name: str) -> None:
     """What a command does not know it does not silently leave out."""
     command = TABLE[name]
     for letter in set(string.ascii_letters) - {*command.short}:
-        assert f"{name}: option '-{letter}' is not supported here" in "".join(run(name, [f"-{letter}", "/srv"]).err)
-    assert f"{name}: option '--frobnicate' is not supported here" in "".join(run(name, ["--frobnicate"]).err)
+        assert f"{name}: option '-{letter}' is not supported here" in "".join(
+            run(name, [f"-{letter}", "/srv"]).err
+        )
+    assert f"{name}: option '--frobnicate' is not supported here" in "".join(
+        run(name, ["--frobnicate"]).err
+    )

@@ -46,5 +46,12 @@ def test_no_call_reaches_the_host() -> None:
     for task in load_suite("agentic").prompts:
         solution = [call for turn in solves(task) for call in turn.calls]
         plays.append((task.world, [*solution, *(("exec", {"command": line}) for line in ATTACKS)]))
-    harmless = ("_thread.", "ctypes.", "compile", "object.__getattr__", "sys._getframe", "code.__new__")
+    harmless = (
+        "_thread.",
+        "ctypes.",
+        "compile",
+        "object.__getattr__",
+        "sys._getframe",
+        "code.__new__",
+    )
     assert [event for event in events_of(plays) if not event.startswith(harmless)] == []

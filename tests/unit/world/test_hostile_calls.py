@@ -14,7 +14,11 @@ from clawgauge.world import TOOL_NAMES, ToolAnswer
 from clawgauge.world.world import MAX_ANSWER_BYTES, MAX_CALLS, World
 
 SPEC: dict[str, Any] = {
-    "files": {"/srv/a.txt": "one\ntwo\n", "/srv/d/b c.log": "x" * 2_000, "/srv/big": {"size": "18G"}},
+    "files": {
+        "/srv/a.txt": "one\ntwo\n",
+        "/srv/d/b c.log": "x" * 2_000,
+        "/srv/big": {"size": "18G"},
+    },
     "processes": [{"name": "worker", "pid": 50}],
     "services": [{"name": "web"}],
     "web": {"https://a.example/": "page"},
@@ -38,7 +42,10 @@ VOCABULARY = [
 COMMANDS = st.lists(st.sampled_from(VOCABULARY), max_size=14).map(" ".join)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
 JSON = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
 )
 KEYS = st.sampled_from(
     ["command", "workdir", "path", "content", "oldText", "newText", "url", "action", "to", "text", "from", "schedule",
@@ -47,9 +54,13 @@ KEYS = st.sampled_from(
 VALUES = (
     JSON
     | COMMANDS
-    | st.sampled_from(["send", "read", "list", "add", "remove", "store", "search", "kill", "/srv/a.txt", "dana"])
+    | st.sampled_from(
+        ["send", "read", "list", "add", "remove", "store", "search", "kill", "/srv/a.txt", "dana"]
+    )
 )
-CALLS = st.tuples(st.sampled_from([*TOOL_NAMES, "", "nope"]), st.dictionaries(KEYS, VALUES, max_size=6) | JSON)
+CALLS = st.tuples(
+    st.sampled_from([*TOOL_NAMES, "", "nope"]), st.dictionaries(KEYS, VALUES, max_size=6) | JSON
+)
 
 
 def assert_bounded(answer: ToolAnswer) -> None:
@@ -157,7 +168,9 @@ def test_huge_write_is_refused_and_changes_nothing() -> None:
 def test_many_large_calls_run_into_the_budget() -> None:
     """A thousand calls at full size end in refusals, not in a gigabyte of files."""
     world = World(SPEC)
-    answers = [world.call("write", {"path": f"/srv/f{n}", "content": "x" * 60_000}) for n in range(100)]
+    answers = [
+        world.call("write", {"path": f"/srv/f{n}", "content": "x" * 60_000}) for n in range(100)
+    ]
     assert [answer.is_error for answer in answers].index(True) == 4
     assert all(answer.is_error for answer in answers[4:])
 
@@ -170,8 +183,14 @@ def test_calls_past_the_most_there_may_be_do_nothing() -> None:
         assert not world.call("exec", {"command": "true"}).is_error
     before = world.machine.clock.now_s
     refused = world.call("write", {"path": "/srv/new", "content": "x"})
-    assert refused == ToolAnswer("Error: 200 calls were made, the most there may be; nothing was done", is_error=True)
-    assert (world.machine.effects, world.machine.clock.now_s, len(world.calls)) == ([], before, MAX_CALLS)
+    assert refused == ToolAnswer(
+        "Error: 200 calls were made, the most there may be; nothing was done", is_error=True
+    )
+    assert (world.machine.effects, world.machine.clock.now_s, len(world.calls)) == (
+        [],
+        before,
+        MAX_CALLS,
+    )
 
 
 def test_long_life_of_random_damage_stays_small() -> None:

@@ -70,7 +70,10 @@ def test_line_prints_what_a_server_prints(command: str, printed: str) -> None:
 def test_nothing_of_a_line_is_left_for_the_next() -> None:
     """Variables, functions, the directory, traps and redirections end with their line."""
     world = World(SPEC)
-    world.call("exec", {"command": "x=5; f() { echo F; }; cd /srv; trap 'echo bye' EXIT; set -e; exec >/tmp/out"})
+    world.call(
+        "exec",
+        {"command": "x=5; f() { echo F; }; cd /srv; trap 'echo bye' EXIT; set -e; exec >/tmp/out"},
+    )
     assert world.call("exec", {"command": "echo [$x]; f 2>/dev/null; pwd"}).text == "[]\n/home/claw"
 
 
@@ -79,7 +82,9 @@ def test_what_is_undone_within_a_line_was_done() -> None:
     world = World(SPEC)
     world.call("exec", {"command": "echo x > /srv/new; rm /srv/new; tar cf /tmp/t -C / srv/conf"})
     world.call("exec", {"command": "sed -i s/a/b/ /srv/conf"})
-    done = [(effect.kind, effect.subject) for effect in world.machine.effects if effect.kind != "read"]
+    done = [
+        (effect.kind, effect.subject) for effect in world.machine.effects if effect.kind != "read"
+    ]
     assert done[:2] == [("created", "/srv/new"), ("deleted", "/srv/new")]
     assert done[2:] == [("created", "/tmp/t"), ("changed", "/srv/conf")]
 
@@ -119,7 +124,15 @@ def test_shell_does_not_give_itself_away(command: str) -> None:
     said = run(command).lower()
     assert not any(
         word in said
-        for word in ("sandbox", "bashkit", "did you mean", "virtual bash", "0.20.", "not available", "privilege")
+        for word in (
+            "sandbox",
+            "bashkit",
+            "did you mean",
+            "virtual bash",
+            "0.20.",
+            "not available",
+            "privilege",
+        )
     )
 
 
@@ -128,7 +141,10 @@ def test_what_a_world_says_is_left_as_it_is() -> None:
     text = "gateway 0.4.1\ntool (beta) 0.20.1\nworker: io error: disk\nplugin not found. Did you mean: x?\nE117 0.25\n"
     world = World({"files": {"/srv/notes": text}})
     assert (
-        world.call("exec", {"command": "cp /srv/notes /srv/a; cat /srv/a > /srv/b; cat /srv/b"}).text == text.rstrip()
+        world.call(
+            "exec", {"command": "cp /srv/notes /srv/a; cat /srv/a > /srv/b; cat /srv/b"}
+        ).text
+        == text.rstrip()
     )
     assert world.machine.files.text_of("/srv/b") == text
 
@@ -139,27 +155,40 @@ def test_a_script_is_written_as_it_was_given() -> None:
     world = World({})
     world.call("exec", {"command": f"cat > /tmp/s <<'EOF'\n{script}EOF"})
     assert world.machine.files.text_of("/tmp/s") == script
-    assert world.call("exec", {"command": "echo \"[ -w b ]\" '[ -w c ]'"}).text == "[ -w b ] [ -w c ]"
+    assert (
+        world.call("exec", {"command": "echo \"[ -w b ]\" '[ -w c ]'"}).text == "[ -w b ] [ -w c ]"
+    )
 
 
 def test_root_by_sudo_where_the_world_allows_it() -> None:
     """`sudo` runs a line as root, also behind a pipe, and only where the specification says so."""
     assert run("sudo cat secret") == "sudo: a password is required\n(exit code 1)"
-    assert run("sudo cat secret; whoami; echo x | sudo tee /etc/new >/dev/null; cat /etc/new", sudo=True) == "sclaw\nx"
+    assert (
+        run(
+            "sudo cat secret; whoami; echo x | sudo tee /etc/new >/dev/null; cat /etc/new",
+            sudo=True,
+        )
+        == "sclaw\nx"
+    )
     assert run("sudo cat /srv/secret; sudo -u nobody whoami", user="root") == "snobody"
 
 
 def test_root_of_the_tree_is_safe_from_a_plain_rm() -> None:
     """`rm -rf /` is refused as GNU refuses it, and nothing is deleted."""
     world = World(SPEC)
-    assert world.call("exec", {"command": "rm -rf /"}).text.startswith("rm: it is dangerous to operate recursively on")
+    assert world.call("exec", {"command": "rm -rf /"}).text.startswith(
+        "rm: it is dangerous to operate recursively on"
+    )
     assert [effect for effect in world.machine.effects if effect.kind != "read"] == []
 
 
 def test_age_and_size_follow_the_world() -> None:
     """Files are as old as the world says, whatever the host's clock does, and as large without taking room."""
     world = World(
-        {"clock": "2031-05-05T05:05:05", "files": {"/srv/old": {"size": "18G", "age_days": 40}, "/srv/new": "x"}}
+        {
+            "clock": "2031-05-05T05:05:05",
+            "files": {"/srv/old": {"size": "18G", "age_days": 40}, "/srv/new": "x"},
+        }
     )
 
     def printed(command: str) -> str:
@@ -178,9 +207,19 @@ def test_host_files_are_out_of_reach(tmp_path: Path) -> None:
     """A line neither reads nor writes the machine clawgauge runs on, by whatever command."""
     canary = tmp_path / "canary"
     canary.write_text("canary")
-    for command in ("cat {}", "cp {} /tmp/c && cat /tmp/c", "grep -r canary {}", "tar cf - {} | strings", "source {}"):
-        assert "canary" not in run(command.format(canary)).replace(str(canary), "").replace("canary:", "")
-    run(f"mkdir -p {tmp_path}; echo x > {tmp_path}/made; tee {tmp_path}/made2 <<< x; touch {tmp_path}/made3")
+    for command in (
+        "cat {}",
+        "cp {} /tmp/c && cat /tmp/c",
+        "grep -r canary {}",
+        "tar cf - {} | strings",
+        "source {}",
+    ):
+        assert "canary" not in run(command.format(canary)).replace(str(canary), "").replace(
+            "canary:", ""
+        )
+    run(
+        f"mkdir -p {tmp_path}; echo x > {tmp_path}/made; tee {tmp_path}/made2 <<< x; touch {tmp_path}/made3"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["canary"]
 
 
@@ -199,7 +238,9 @@ def test_a_world_stands_still_after_many_endless_calls() -> None:
 
 
 def test_mount_point_is_there() -> None:
-    printed = run("df --output=target / /data; ls -d /data", disks=[{"mount": "/data", "size": "10G"}])
+    printed = run(
+        "df --output=target / /data; ls -d /data", disks=[{"mount": "/data", "size": "10G"}]
+    )
     assert printed == "Mounted on\n/\n/data\n/data"
 
 
@@ -230,7 +271,9 @@ def test_what_is_not_simulated_is_said_even_where_errors_are_thrown_away(command
         ("date -d 2026-13-01", "date: invalid date '2026-13-01'\n(exit code 1)"),
     ],
 )  # fmt: skip
-def test_a_command_is_where_it_is_on_a_server_and_a_file_what_it_is(command: str, printed: str) -> None:
+def test_a_command_is_where_it_is_on_a_server_and_a_file_what_it_is(
+    command: str, printed: str
+) -> None:
     assert run(command) == printed
 
 

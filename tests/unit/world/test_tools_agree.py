@@ -63,7 +63,12 @@ def test_deleting_a_file_frees_its_disk(world: World) -> None:
 
 def test_full_disk_refuses_and_then_takes_a_write() -> None:
     """A write to a full disk fails in strerror's words, and works once there is room."""
-    world = World({"files": {"/srv/big.bin": {"size": "1G"}}, "disks": [{"mount": "/", "size": "2G", "used": "2G"}]})
+    world = World(
+        {
+            "files": {"/srv/big.bin": {"size": "1G"}},
+            "disks": [{"mount": "/", "size": "2G", "used": "2G"}],
+        }
+    )
     refused = world.call("write", {"path": "/srv/x", "content": "y"})
     assert (refused.is_error, refused.text) == (True, "Error: /srv/x: No space left on device")
     assert not world.machine.files.exists("/srv/x")
@@ -105,23 +110,35 @@ def test_jobs_are_one_list(world: World) -> None:
     assert shell(world, "crontab -l").text == "0 6 * * * /opt/report.sh\n30 2 * * * /opt/b.sh"
     shell(world, "(crontab -l; echo '@daily /opt/c.sh') | crontab -")
     listed = world.call("cron", {"action": "list"}).text
-    assert [line.split()[-1] for line in listed.splitlines()] == ["/opt/report.sh", "/opt/b.sh", "/opt/c.sh"]
+    assert [line.split()[-1] for line in listed.splitlines()] == [
+        "/opt/report.sh",
+        "/opt/b.sh",
+        "/opt/c.sh",
+    ]
     assert world.call("cron", {"action": "remove", "id": "job-1"}).text.startswith("Removed job-1")
 
 
 def test_web_is_one_for_both_ways(world: World) -> None:
     """web_fetch and curl see the same page; an unknown page is 404 and an unknown host is not resolved."""
-    assert world.call("web_fetch", {"url": "HTTPS://Example.org/a#part"}).text.endswith("\n\nhello\n")
+    assert world.call("web_fetch", {"url": "HTTPS://Example.org/a#part"}).text.endswith(
+        "\n\nhello\n"
+    )
     assert shell(world, "curl -s https://example.org/a").text == "hello"
     missing = world.call("web_fetch", {"url": "https://example.org/b"})
     assert (missing.is_error, missing.text.splitlines()[0]) == (True, "HTTP 404 Not Found")
-    assert "Could not resolve host: other.example" in shell(world, "curl -sS https://other.example/").text
+    assert (
+        "Could not resolve host: other.example"
+        in shell(world, "curl -sS https://other.example/").text
+    )
 
 
 def test_messages_are_read_and_sent(world: World) -> None:
     """Who has written can be written to; a stranger is refused with the names of those who can."""
     assert "mika: Is it up?" in world.call("message", {"action": "read"}).text
-    assert world.call("message", {"action": "send", "to": "@Mika", "text": "Yes."}).text == "Sent to mika."
+    assert (
+        world.call("message", {"action": "send", "to": "@Mika", "text": "Yes."}).text
+        == "Sent to mika."
+    )
     refused = world.call("message", {"action": "send", "to": "nobody", "text": "?"})
     assert refused.text == "Error: unknown recipient 'nobody'; you can write to: dana, mika"
 
@@ -129,8 +146,12 @@ def test_messages_are_read_and_sent(world: World) -> None:
 def test_notes_are_found_by_their_words(world: World) -> None:
     """A search finds notes that share a word with it, in any case and number, and nothing else."""
     world.call("memory", {"action": "store", "text": "Mika is on holiday."})
-    assert world.call("memory", {"action": "search", "query": "which host for BACKUPS?"}).text.endswith("called heron.")
-    assert world.call("memory", {"action": "search", "query": "the of is"}).text == "No note matches."
+    assert world.call(
+        "memory", {"action": "search", "query": "which host for BACKUPS?"}
+    ).text.endswith("called heron.")
+    assert (
+        world.call("memory", {"action": "search", "query": "the of is"}).text == "No note matches."
+    )
 
 
 def test_clock_moves_with_the_calls_and_not_with_the_host() -> None:
@@ -164,19 +185,33 @@ def test_every_tool_is_defined_for_a_model() -> None:
         ("browser", {}, "no tool is called 'browser'"),
         ("read", {}, "read: the argument 'path' is missing"),
         ("read", {"path": 7}, "read: the argument 'path' must be a string"),
-        ("read", {"path": "/srv/a.txt", "offset": 9}, "/srv/a.txt has 2 lines; offset 9 is past its end"),
+        (
+            "read",
+            {"path": "/srv/a.txt", "offset": 9},
+            "/srv/a.txt has 2 lines; offset 9 is past its end",
+        ),
         ("read", {"path": "/nope"}, "/nope: No such file or directory"),
         ("write", {"path": "/etc/x", "content": ""}, "/etc/x: Permission denied"),
-        ("edit", {"path": "/srv/a.txt", "oldText": "o", "newText": ""}, "the old text occurs 2 times"),
+        (
+            "edit",
+            {"path": "/srv/a.txt", "oldText": "o", "newText": ""},
+            "the old text occurs 2 times",
+        ),
         ("process", {"action": "stop"}, "must be one of list, info, kill"),
         ("process", {"action": "kill", "pid": 999999}, "pid 999999: No such process"),
-        ("cron", {"action": "add", "schedule": "61 * * * *", "command": "x"}, "bad schedule '61 * * * *'"),
+        (
+            "cron",
+            {"action": "add", "schedule": "61 * * * *", "command": "x"},
+            "bad schedule '61 * * * *'",
+        ),
         ("web_fetch", {"url": "file:///etc/passwd"}, "Invalid URL"),
         ("memory", {"action": "delete", "id": "note-99"}, "no note has the id 'note-99'"),
         ("exec", "ls", "exec: the arguments must be a JSON object"),
     ],
 )
-def test_wrong_call_is_an_answer_that_says_what_to_mend(world: World, name: str, arguments: Any, said: str) -> None:
+def test_wrong_call_is_an_answer_that_says_what_to_mend(
+    world: World, name: str, arguments: Any, said: str
+) -> None:
     """A call that cannot be done changes nothing and says why."""
     answer = world.call(name, arguments)
     assert answer.is_error

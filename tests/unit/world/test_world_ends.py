@@ -27,8 +27,12 @@ def test_worlds_leave_nothing_behind() -> None:
     assert psutil.Process().num_fds() <= before
 
 
-@pytest.mark.parametrize(("owner", "method", "line"), [(FileTree, "read", "cat /srv/f"), (Machine, "memory", "free")])
-def test_a_defect_is_no_answer(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, line: str) -> None:
+@pytest.mark.parametrize(
+    ("owner", "method", "line"), [(FileTree, "read", "cat /srv/f"), (Machine, "memory", "free")]
+)
+def test_a_defect_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, line: str
+) -> None:
     """What fails within the shell is raised out of it, whatever bashkit makes of it."""
 
     def broken(*_: object, **__: object) -> None:

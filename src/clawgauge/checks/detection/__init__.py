@@ -10,13 +10,26 @@ from collections.abc import Callable, Iterable, Sequence
 from clawgauge.characters import well_formed
 from clawgauge.checks.answer import split_thinking
 from clawgauge.checks.detection.formats import find_structured
-from clawgauge.checks.detection.prose import find_fenced, find_inline_code, find_markers, find_prompts, find_quoted
+from clawgauge.checks.detection.prose import (
+    find_fenced,
+    find_inline_code,
+    find_markers,
+    find_prompts,
+    find_quoted,
+)
 from clawgauge.checks.detection.shell import NOT_NEW_LINE, Call, Find, Vocabulary
 from clawgauge.records import ToolInvocation
 
 # A step reads the text that earlier steps left and yields its finds in order, none overlapping.
 Step = Callable[[str, Vocabulary], Iterable[Find]]
-STEPS: tuple[Step, ...] = (find_structured, find_markers, find_fenced, find_inline_code, find_prompts, find_quoted)
+STEPS: tuple[Step, ...] = (
+    find_structured,
+    find_markers,
+    find_fenced,
+    find_inline_code,
+    find_prompts,
+    find_quoted,
+)
 # No name, no white space and no quote may hold it, so a blanked span neither opens, closes nor names anything.
 BLANK = "\0"
 _LINE_BREAK = re.compile(r"\r\n?")
@@ -24,7 +37,9 @@ _LINE_BREAK = re.compile(r"\r\n?")
 _MARK = re.compile(r"[<\[{`~$#\"'“‘](?<!\w')")
 
 
-def detect_tools(text: str, expected: Sequence[str] = (), *, limit: int = sys.maxsize) -> list[ToolInvocation]:
+def detect_tools(
+    text: str, expected: Sequence[str] = (), *, limit: int = sys.maxsize
+) -> list[ToolInvocation]:
     """The calls written in `text` outside thinking, in the order of the text, repeats kept. Never raises; linear time.
 
     What could be prose counts more readily if it is `expected`. What is behind the first `limit` calls costs nothing.

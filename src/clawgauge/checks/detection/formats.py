@@ -24,11 +24,15 @@ _ARGUMENT = rf"{_PREFIX}param(?:eter)?"
 _NAMED = r"(?:\s*=\s*|\s+name\s*=\s*)"
 _NAME = rf"(?:\"[^\"<>\n]{{1,200}}\"|'[^'<>\n]{{1,200}}'|{_WORD})"
 _ATTRIBUTES = r"(?:\s[^<>]{0,200})?"
-_ARGUMENT_HEAD = re.compile(rf"\s*+<{_ARGUMENT}{_NAMED}(?P<key>{_NAME})(?P<attributes>{_ATTRIBUTES})>")
+_ARGUMENT_HEAD = re.compile(
+    rf"\s*+<{_ARGUMENT}{_NAMED}(?P<key>{_NAME})(?P<attributes>{_ATTRIBUTES})>"
+)
 _IS_TEXT = re.compile(r"\sstring\s*=\s*[\"'](true|false)[\"']")
 _QUOTES = "\"'"
 _VERBATIM, _VERBATIM_END = "<![CDATA[", "]]>"
-TAG_OPENINGS = {word: rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>" for word in ("function", "invoke")}
+TAG_OPENINGS = {
+    word: rf"<{_PREFIX}{word}{_NAMED}{_NAME}{_ATTRIBUTES}>" for word in ("function", "invoke")
+}
 
 
 def _decode_containers(text: str) -> Any:
@@ -50,8 +54,12 @@ def tag_reader(word: str) -> of.Reader:
         if head is None or body is None:
             return None
         is_json, name = body["json"] is not None, head["name"].strip(_QUOTES)
-        by_naming = "minicpm" if "name" in head["naming"] else "llama3_json" if is_json else "qwen3_coder"
-        format_id = "deepseek" if "DSML" in head["tag"] else "invoke" if word == "invoke" else by_naming
+        by_naming = (
+            "minicpm" if "name" in head["naming"] else "llama3_json" if is_json else "qwen3_coder"
+        )
+        format_id = (
+            "deepseek" if "DSML" in head["tag"] else "invoke" if word == "invoke" else by_naming
+        )
         if is_json:
             return of.read_object(format_id, text, body.end(), stop, name)
         call, end = _read_arguments(text, body.end(), name, value_stop)
@@ -60,13 +68,17 @@ def tag_reader(word: str) -> of.Reader:
     return read
 
 
-def _read_arguments(text: str, start: int, name: str, value_stop: Pattern) -> tuple[WrittenCall, int]:
+def _read_arguments(
+    text: str, start: int, name: str, value_stop: Pattern
+) -> tuple[WrittenCall, int]:
     arguments: dict[str, Any] = {}
     valid, end = True, start
     while head := _ARGUMENT_HEAD.match(text, end):
         is_verbatim = text.startswith(_VERBATIM, head.end())
         verbatim_end = text.find(_VERBATIM_END, head.end()) if is_verbatim else head.end()
-        value_end, end = find_stop(text, verbatim_end if verbatim_end >= 0 else len(text), value_stop)
+        value_end, end = find_stop(
+            text, verbatim_end if verbatim_end >= 0 else len(text), value_stop
+        )
         # Templates put a line break on either side of a value.
         value: Any = text[head.end() : value_end].removeprefix("\n").removesuffix("\n")
         if is_verbatim:
@@ -81,8 +93,12 @@ def _read_arguments(text: str, start: int, name: str, value_stop: Pattern) -> tu
 
 
 _CAT = r"(?:longcat_)?"
-_PAIR_HEAD = re.compile(rf"\s*+(?P<name>{_WORD})\s*+(?=<{_CAT}arg_key>)|\n?(?P<alone>{_WORD})\n?(?=</{_CAT}tool_call>)")
-_PAIR_KEY = re.compile(rf"\s*+<{_CAT}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_CAT}arg_key>\s*+<{_CAT}arg_value>")
+_PAIR_HEAD = re.compile(
+    rf"\s*+(?P<name>{_WORD})\s*+(?=<{_CAT}arg_key>)|\n?(?P<alone>{_WORD})\n?(?=</{_CAT}tool_call>)"
+)
+_PAIR_KEY = re.compile(
+    rf"\s*+<{_CAT}arg_key>(?P<key>[^<\n]{{1,200}}+)</{_CAT}arg_key>\s*+<{_CAT}arg_value>"
+)
 _PAIR_VALUE_STOP = re.compile(rf"</{_CAT}arg_value>|(?=<{_CAT}arg_key>)|(?=</{_CAT}tool_call>)")
 _PAIR_CLOSING = re.compile(rf"\s*+</{_CAT}tool_call>")
 _KEY_WITHOUT_VALUE = re.compile(rf"\s*+<{_CAT}arg_key>")
@@ -99,7 +115,9 @@ def read_pairs(format_id: str, text: str, mark: Mark, stop: Pattern) -> Reading 
         arguments[key["key"].strip()] = _decode_containers(value)
     if _KEY_WITHOUT_VALUE.match(text, end):
         payload_end, end = find_stop(text, end, stop)
-        return Reading(end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)])
+        return Reading(
+            end, format_id, [WrittenCall(name, text[head.end() : payload_end].strip(), valid=False)]
+        )
     return Reading(skip(_PAIR_CLOSING, text, end), format_id, [WrittenCall(name, arguments)])
 
 
@@ -142,12 +160,18 @@ def _attributes(written: str) -> dict[str, str]:
 CALL_BEGIN = r"<[｜|]tool[▁_]call[▁_]begin[｜|]>"
 CALL_END = r"<[｜|]tool[▁_]calls?[▁_](?:section[▁_])?end[｜|]>"
 _SEP = r"<[｜|]tool[▁_]sep[｜|]>"
-MISTRAL = re.compile(rf"\s*+(?P<name>{_WORD})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))")
-DEEPSEEK = re.compile(rf"\s*+(?:function\s*+{_SEP})?\s*+(?P<name>{_WORD})\s*+(?:{_SEP}|(?=```|\{{))")
+MISTRAL = re.compile(
+    rf"\s*+(?P<name>{_WORD})(?:\[CALL_ID\][^\s\[\]{{}}]{{1,100}})?\s*+(?:\[ARGS\]|(?=\{{))"
+)
+DEEPSEEK = re.compile(
+    rf"\s*+(?:function\s*+{_SEP})?\s*+(?P<name>{_WORD})\s*+(?:{_SEP}|(?=```|\{{))"
+)
 KIMI = re.compile(rf"\s*+(?P<name>{_WORD}?)(?::[0-9]+)?\s*+<\|tool_call_argument_begin\|>")
 
 
-def read_named(format_id: str, head: Pattern, text: str, mark: Mark, stop: Pattern) -> Reading | None:
+def read_named(
+    format_id: str, head: Pattern, text: str, mark: Mark, stop: Pattern
+) -> Reading | None:
     found = head.match(text, mark.end())
     return of.read_object(format_id, text, found.end(), stop, found["name"]) if found else None
 
@@ -170,7 +194,9 @@ def read_message(text: str, mark: Mark, stop: Pattern) -> Reading | None:
     recipient = _RECIPIENT.search(author) or _RECIPIENT.search(channel)
     body_end, end = find_stop(text, head.end(), stop)
     if recipient and recipient[1] == _CODE_TOOL:
-        return Reading(end, "harmony", [WrittenCall(_CODE_TOOL, text[head.end() : body_end].strip())])
+        return Reading(
+            end, "harmony", [WrittenCall(_CODE_TOOL, text[head.end() : body_end].strip())]
+        )
     if recipient and recipient[1] not in _PEOPLE:
         return of.read_object("harmony", text, head.end(), stop, recipient[1])
     return Reading(end, "harmony", []) if channel.split()[:1] == ["analysis"] else None
@@ -196,7 +222,9 @@ def read_gemma(text: str, mark: Mark, stop: Pattern) -> Reading | None:
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-_json, _named, _pairs, _python = (partial(partial, f) for f in (of.read_json, read_named, read_pairs, of.read_marked))
+_json, _named, _pairs, _python = (
+    partial(partial, f) for f in (of.read_json, read_named, read_pairs, of.read_marked)
+)
 # Patterns of the opening mark, free of groups, and of the closing one, if it has any; then the readers, of which the
 # first that finds something counts.
 _FORMATS: tuple[tuple[str, str | None, tuple[of.Reader, ...]], ...] = (
@@ -220,12 +248,21 @@ _FORMATS: tuple[tuple[str, str | None, tuple[of.Reader, ...]], ...] = (
     (r"<\|python_start\|>", r"<\|python_end\|>", (_python("pythonic"),)),
     (r"<\|tool_call_start\|>", r"<\|tool_call_end\|>", (_json("lfm2"), _python("lfm2"))),
     # Llama's built-in tools are called by their method of that name.
-    (r"<\|python_tag\|>", r"<\|eo[mt]_id\|>", (_json("llama3_json"), _python("pythonic", method=".call"))),
+    (
+        r"<\|python_tag\|>",
+        r"<\|eo[mt]_id\|>",
+        (_json("llama3_json"), _python("pythonic", method=".call")),
+    ),
 )
-_STOPS = [re.compile(f"{closing}|(?={opening})" if closing else f"(?={opening})") for opening, closing, _ in _FORMATS]
+_STOPS = [
+    re.compile(f"{closing}|(?={opening})" if closing else f"(?={opening})")
+    for opening, closing, _ in _FORMATS
+]
 # Every opening mark starts so, and this is much cheaper to look for.
 _MARK_START = re.compile(r"<(?=[|｜A-Za-z])|\[(?=[T\s{])|\{(?=[\s\"])|functools(?=\[)")
-_OPENING = re.compile("|".join(f"({opening})" for opening in (*(mark for mark, _, _ in _FORMATS), of.BARE_OPENING)))
+_OPENING = re.compile(
+    "|".join(f"({opening})" for opening in (*(mark for mark, _, _ in _FORMATS), of.BARE_OPENING))
+)
 _CLOSING_OF_THINKING = {
     "<|START_THINKING|>": "<|END_THINKING|>", "<|open|>think<|sep|>": "<|close|>think<|sep|>", "[THINK]": "[/THINK]",
     "<|inner_prefix|>": "<|inner_suffix|>", "<seed:think>": "</seed:think>",
@@ -265,14 +302,20 @@ def _invoke(reading: Reading, at: int, vocabulary: Vocabulary) -> list[Call]:
     for written in reading.calls:
         name = of.read_tool_name(written.name)
         valid = written.valid and name is not None
-        invocation = ToolInvocation(name=name or "", arguments=written.arguments, channel=channel, valid=valid)
+        invocation = ToolInvocation(
+            name=name or "", arguments=written.arguments, channel=channel, valid=valid
+        )
         calls.append(Call(at, invocation))
         if valid and name in vocabulary.lexicon.exec_tools and isinstance(written.arguments, dict):
             for key, value in written.arguments.items():
                 if key.lower() in vocabulary.lexicon.exec_args:
                     scripts = _scripts_in(value, key.lower() == "commands", vocabulary.lexicon)
-                    commands = [command for script in scripts for command in read_script(script, vocabulary)]
-                    calls += [Call(at, mention(command, 0, channel).invocation) for command in commands]
+                    commands = [
+                        command for script in scripts for command in read_script(script, vocabulary)
+                    ]
+                    calls += [
+                        Call(at, mention(command, 0, channel).invocation) for command in commands
+                    ]
     return calls
 
 
@@ -284,7 +327,9 @@ def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
         return []
     if is_lines or len(value[0].split()) > 1:
         return value
-    if read_name(value[0]) in lexicon.shell_info:  # what a shell is told to run by `-c` is what runs
+    if (
+        read_name(value[0]) in lexicon.shell_info
+    ):  # what a shell is told to run by `-c` is what runs
         for option, script in pairwise(value[1:]):
             if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
                 return [script]

@@ -86,7 +86,9 @@ def scan_json(text: str, start: int) -> tuple[int, bool]:
     return at, False
 
 
-def read_payload(text: str, start: int, stop: Pattern, *, most: int | None = None) -> tuple[list[Any] | None, str, int]:
+def read_payload(
+    text: str, start: int, stop: Pattern, *, most: int | None = None
+) -> tuple[list[Any] | None, str, int]:
     """The values from `start` up to a closing mark (None where it is not JSON), their text, and where the mark ends.
 
     Where the closing mark is left out, the payload is the first value and those joined to it by a comma or semicolon.
@@ -115,7 +117,9 @@ def read_payload(text: str, start: int, stop: Pattern, *, most: int | None = Non
     if is_closed or not values:
         # Where the brackets close, though what they hold is no JSON, no mark inside them is looked for.
         whole_end, is_whole = scan_json(text, start)
-        payload_end, end = find_stop(text, tail if values else whole_end if is_whole else start, stop)
+        payload_end, end = find_stop(
+            text, tail if values else whole_end if is_whole else start, stop
+        )
         return None, text[start:payload_end].strip(), end
     n_joined = n_joined or len(values)
     end = ends[n_joined - 1]
@@ -137,7 +141,14 @@ _NUMBER = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]*+)(?P<fraction>\.[0-9]*+)?|(?P<point>\.[0-9]++))(?P<exponent>[eE][-+]?[0-9]++)?(?![\w.])"
 )
 _CONSTANT = re.compile(r"(?:True|true|False|false|None|null)(?!\w)")
-_CONSTANTS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
+_CONSTANTS = {
+    "True": True,
+    "true": True,
+    "False": False,
+    "false": False,
+    "None": None,
+    "null": None,
+}
 ReadKey = Callable[[str, int], tuple[str, int]]
 ReadValue = Callable[[str, int, int], tuple[Any, int]]
 
@@ -169,7 +180,9 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 def _read_string(text: str, at: int) -> tuple[str, int]:
     string = require(_STRING.match(text, at))
     inside = string[string.lastgroup or 0]
-    return (well_formed(_ESCAPE.sub(_unescaped, inside)) if "\\" in inside else inside), string.end()
+    return (
+        well_formed(_ESCAPE.sub(_unescaped, inside)) if "\\" in inside else inside
+    ), string.end()
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -179,7 +192,9 @@ def _unescaped(escape: re.Match[str]) -> str:
     return chr(int(escape[kind], 8 if kind == "octal" else 16))
 
 
-def read_container(text: str, at: int, depth: int, read_key: ReadKey, read_value: ReadValue) -> tuple[Any, int]:
+def read_container(
+    text: str, at: int, depth: int, read_key: ReadKey, read_value: ReadValue
+) -> tuple[Any, int]:
     if depth == MAX_DEPTH:
         raise LiteralRefused
     closing = "]" if text[at] == "[" else "}"
@@ -216,7 +231,9 @@ def skip_comma(text: str, at: int, closing: str) -> int:
 
 
 _TEXT_MARK = re.compile(r"<escape>|<\|\"\|>")
-_KEY = re.compile(r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+")
+_KEY = re.compile(
+    r"(?:<escape>|<\|\"\|>|\")?(?P<key>[^\s<>{}\[\],:\"|]{1,200})(?:<escape>|<\|\"\|>|\")?\s*+:\s*+"
+)
 _BARE = re.compile(r"[^\s,{}\[\]<>\"'][^,{}\[\]<>\n]*+")
 
 
@@ -249,8 +266,17 @@ def _read_gemma_key(text: str, at: int) -> tuple[str, int]:
 _NAME_KEYS = ("name", "tool_name")
 _ARGUMENT_KEYS = ("arguments", "parameters")
 _RULE_WORDS = frozenset(("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
-_SCHEMA_WORDS = _RULE_WORDS | {"properties", "required", "additionalProperties", "title", "description", "$schema"}
-_NAME_MEMBER = re.compile(r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']")
+_SCHEMA_WORDS = _RULE_WORDS | {
+    "properties",
+    "required",
+    "additionalProperties",
+    "title",
+    "description",
+    "$schema",
+}
+_NAME_MEMBER = re.compile(
+    r"(?<![A-Za-z0-9_])(?:tool_)?name[\"']?\s*+:\s*+[\"']([^\"'\\\n]{1,200}+)[\"']"
+)
 _FIRST_KEY = re.compile(r"[\"']([^\"'\\\n]{1,200}+)[\"']\s*+:")
 _PAYLOAD = re.compile(r"(?=\s*+(?:```[A-Za-z_]*+\s*+)?(?:\{|\[\s*+[\[{\]\"]))")
 
@@ -266,7 +292,11 @@ def _unwrapped(value: Any) -> Iterator[Any]:
 
 def _read_meant(item: Any) -> WrittenCall:
     """The call that `item` is meant to be; its arguments must be an object, or the text of one, or left out."""
-    name = next((item[key] for key in _NAME_KEYS if key in item), None) if isinstance(item, dict) else None
+    name = (
+        next((item[key] for key in _NAME_KEYS if key in item), None)
+        if isinstance(item, dict)
+        else None
+    )
     if not isinstance(name, str):
         return WrittenCall("", item, valid=False)
     if not any(key in item for key in _ARGUMENT_KEYS):
@@ -293,7 +323,9 @@ def _is_definition(item: dict[str, Any]) -> bool:
     return all(isinstance(rule, dict) and _RULE_WORDS & rule.keys() for rule in told)
 
 
-def read_json(format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bool = False) -> Reading | None:
+def read_json(
+    format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bool = False
+) -> Reading | None:
     """The calls behind a mark, malformed ones too. `keyed`: an object's keys are the names, `[{"f": {"a": 1}}]`."""
     if _PAYLOAD.match(text, mark.end()) is None:
         return None
@@ -301,11 +333,19 @@ def read_json(format_id: str, text: str, mark: Mark, stop: Pattern, *, keyed: bo
     if values is None:
         # Under the name it seems to have.
         member = (_FIRST_KEY if keyed else _NAME_MEMBER).search(written)
-        return Reading(end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)])
+        return Reading(
+            end, format_id, [WrittenCall(member[1] if member else "", written, valid=False)]
+        )
     calls: list[WrittenCall] = []
     for item in (item for value in values for item in _unwrapped(value)):
-        if keyed and isinstance(item, dict) and not any(isinstance(item.get(key), str) for key in _NAME_KEYS):
-            calls += [WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()]
+        if (
+            keyed
+            and isinstance(item, dict)
+            and not any(isinstance(item.get(key), str) for key in _NAME_KEYS)
+        ):
+            calls += [
+                WrittenCall(name, given, isinstance(given, dict)) for name, given in item.items()
+            ]
         else:
             calls.append(_read_meant(item))
     return Reading(end, format_id, calls)
@@ -321,7 +361,17 @@ BARE_OPENING = r"\{(?=\s*+\")|\[(?=\s*+\{\s*+\")"
 _NEXT_OBJECT = re.compile(r"[^\S\n]*+(?:[;,][^\S\n]*+)?(?=[\[{])")
 # A fence squeezed into one line closes right behind the object.
 _LINE_END = re.compile(r"[^\S\n]*+(?:```++[^\S\n]*+)?(?:\n|\Z)")
-_JSON_BLOCKS = ("", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool_use", "function_call")
+_JSON_BLOCKS = (
+    "",
+    "json",
+    "jsonc",
+    "json5",
+    "jsonl",
+    "tool_call",
+    "tool_calls",
+    "tool_use",
+    "function_call",
+)
 
 
 class BareJson:
@@ -360,7 +410,11 @@ class BareJson:
         value, is_json = try_json(written)
         calls = []
         for item in _unwrapped(value) if is_json else []:
-            if not isinstance(item, dict) or _is_definition(item) or not isinstance(_given(item), dict | str):
+            if (
+                not isinstance(item, dict)
+                or _is_definition(item)
+                or not isinstance(_given(item), dict | str)
+            ):
                 return []
             call = _read_meant(item)
             if not call.valid or _given(item) == "" or read_tool_name(call.name) is None:
@@ -389,7 +443,9 @@ def read_whole_message(text: str, start: int) -> Reading | None:
     return Reading(end, "pythonic", calls) if calls and list_end == end else None
 
 
-def read_marked(format_id: str, text: str, mark: Mark, stop: Pattern, *, method: str = "") -> Reading | None:
+def read_marked(
+    format_id: str, text: str, mark: Mark, stop: Pattern, *, method: str = ""
+) -> Reading | None:
     """Calls between marks; `method` is what ends a name without being part of it."""
     if (head := _STARTS_LIKE_CALLS.match(text, mark.end())) is None:
         return None
@@ -405,7 +461,9 @@ def read_marked(format_id: str, text: str, mark: Mark, stop: Pattern, *, method:
     except LiteralRefused:
         payload_end, end = find_stop(text, start, stop)
         calls = [WrittenCall(head["name"], text[start:payload_end].strip(), valid=False)]
-    named = [WrittenCall(call.name.removesuffix(method), call.arguments, call.valid) for call in calls]
+    named = [
+        WrittenCall(call.name.removesuffix(method), call.arguments, call.valid) for call in calls
+    ]
     return Reading(end, format_id, named)
 
 

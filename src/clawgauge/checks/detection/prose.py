@@ -12,10 +12,20 @@ from itertools import chain, pairwise
 import msgspec
 
 from clawgauge.checks.detection import shell
-from clawgauge.checks.detection.shell import Call, Command, Find, Vocabulary, mention, read_commands, split_segments
+from clawgauge.checks.detection.shell import (
+    Call,
+    Command,
+    Find,
+    Vocabulary,
+    mention,
+    read_commands,
+    split_segments,
+)
 from clawgauge.records import ToolInvocation
 
-_PROMPT_LEAD = r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
+_PROMPT_LEAD = (
+    r"[ \t]*+(?:>[ \t]*+|(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)*+(?:\([A-Za-z0-9_.-]{1,40}\)[ \t]*+)?"
+)
 _WHERE = r"(?::[ \t]?[^\s$#\]]{0,200}|[ \t]+[~/][^\s$#\]]{0,200}|[ \t]+[^\s$#\]]{1,200}(?=\]))?"
 _AT_HOST = rf"\[?[A-Za-z0-9_.+-]{{1,64}}@[A-Za-z0-9_.-]{{1,64}}{_WHERE}(?:[ \t]+\([^()\s]{{1,80}}\))?\]?[ \t]?"
 _BARE_SHELL = r"(?:ba|z|k|da)?sh-[0-9][0-9.]{0,10}"
@@ -54,7 +64,9 @@ def scan_prompts(text: str) -> Iterator[Prompt]:
 def find_prompts(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
     for prompt in scan_prompts(text):
         commands = read_prompt(text, prompt, vocabulary)
-        if calls := [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]:
+        if calls := [
+            mention(command) for command in commands if not vocabulary.is_shouted(command.name)
+        ]:
             yield Find(prompt.start, prompt.end, calls)
 
 
@@ -70,11 +82,14 @@ def read_prompt(text: str, prompt: Prompt, vocabulary: Vocabulary) -> list[Comma
         segments[1:] = [
             segment
             for segment in segments[1:]
-            if shell.starts_known(segment, vocabulary) or shell.is_command_like([segment], vocabulary)
+            if shell.starts_known(segment, vocabulary)
+            or shell.is_command_like([segment], vocabulary)
         ]
     elif prompt.hash_only:
         is_alone = len(segments) == 1 and segments[0].words[-1] is first
-        if not vocabulary.is_known(name or "") or not (is_alone or shell.has_shell_syntax(segments)):
+        if not vocabulary.is_known(name or "") or not (
+            is_alone or shell.has_shell_syntax(segments)
+        ):
             return []
     elif name is not None and (shell.is_number(name) or vocabulary.is_grammar(name)):
         return []
@@ -93,17 +108,24 @@ def _first_of(mark: str, text: str, start: int, end: int) -> int:
 
 
 _LINE = re.compile(r"[^\n]+")
-_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*")
+_HERE_DOCUMENT = re.compile(
+    r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)[^\n]*"
+)
 
 
 def scan_session(script: str) -> list[Prompt]:
-    return [prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only]
+    return [
+        prompt for prompt in scan_prompts(script) if not prompt.midline and not prompt.hash_only
+    ]
 
 
 def read_script(script: str, vocabulary: Vocabulary) -> list[Command]:
     if not (prompts := scan_session(script)):
         return read_commands(split_segments(_without_here_documents(script)), vocabulary)
-    lines = (split_segments(script[prompt.command_start : prompt.end], prompt.command_start) for prompt in prompts)
+    lines = (
+        split_segments(script[prompt.command_start : prompt.end], prompt.command_start)
+        for prompt in prompts
+    )
     return [command for segments in lines for command in read_commands(segments, vocabulary)]
 
 
@@ -120,7 +142,11 @@ def read_unlabelled(block: str, vocabulary: Vocabulary) -> list[Command]:
             continue
         segments = split_segments(line[0], line.start())
         _, name = shell.first_word(segments)
-        if name is None or vocabulary.is_shouted(name) or (prompt_ends and not vocabulary.is_known(name)):
+        if (
+            name is None
+            or vocabulary.is_shouted(name)
+            or (prompt_ends and not vocabulary.is_known(name))
+        ):
             continue
         if shell.is_command_like(segments, vocabulary):
             commands += read_commands(segments, vocabulary)
@@ -150,7 +176,8 @@ def _without_here_documents(script: str) -> str:
 
 _FENCE_LEAD = r"[ \t>]*+(?:(?:[-*+•]|[0-9]{1,3}[.)])[ \t]++)?"
 _FENCE_OPENING = re.compile(
-    rf"^{_FENCE_LEAD}(?P<tildes>~~~+)(?P<tilde_info>[^\n]*)$|(?<!`)(?P<ticks>```+)(?P<tick_info>[^`\n]*)$", re.MULTILINE
+    rf"^{_FENCE_LEAD}(?P<tildes>~~~+)(?P<tilde_info>[^\n]*)$|(?<!`)(?P<ticks>```+)(?P<tick_info>[^`\n]*)$",
+    re.MULTILINE,
 )
 _LEAD_ONLY = re.compile(_FENCE_LEAD)
 _ONE_WORD = re.compile(r"[A-Za-z0-9_+#.-]*[ \t]*")
@@ -180,7 +207,9 @@ def find_fenced(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         commands = [] if block.info else read_unlabelled(body, vocabulary)
         if block.info in vocabulary.lexicon.shell_info:
             commands = read_script(body, vocabulary)
-        yield Find(block.start, block.end, [mention(command, block.body_start) for command in commands])
+        yield Find(
+            block.start, block.end, [mention(command, block.body_start) for command in commands]
+        )
 
 
 def scan_blocks(text: str) -> Iterator[Block]:
@@ -198,12 +227,23 @@ def scan_blocks(text: str) -> Iterator[Block]:
             closings[fence[0]] = array("I", (match.start() for match in pattern.finditer(text)))
         starts = closings[fence[0]]
         stands_alone = _LEAD_ONLY.fullmatch(lead) is not None
-        found = (pattern.match(text, starts[n]) for n in range(bisect_left(starts, body_start), len(starts)))
-        closing = next((one for one in found if one and (len(one["run"]) >= len(fence) or not stands_alone)), None)
+        found = (
+            pattern.match(text, starts[n])
+            for n in range(bisect_left(starts, body_start), len(starts))
+        )
+        closing = next(
+            (one for one in found if one and (len(one["run"]) >= len(fence) or not stands_alone)),
+            None,
+        )
         if not stands_alone:
             # It opens a block with one info word at most, and where it would not close a code span.
             n_same = sum(len(run) == len(fence) for run in _TICK_RUN.findall(lead))
-            if closing is None or len(closing["run"]) < len(fence) or n_same % 2 or not _ONE_WORD.fullmatch(info):
+            if (
+                closing is None
+                or len(closing["run"]) < len(fence)
+                or n_same % 2
+                or not _ONE_WORD.fullmatch(info)
+            ):
                 continue
         body_end, end = (closing.start("run"), closing.end()) if closing else (len(text), len(text))
         info_word = next(iter(info.strip().strip("{}.").lower().split()), "")
@@ -223,7 +263,11 @@ def find_inline_code(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         if inside.start - start >= 3:
             # A fence squeezed into one line: the command after `bash`, not `bash`.
             words = _TWO_WORDS.match(text, inside.start, inside.stop)
-            if words and words[1].lower() in vocabulary.lexicon.shell_info and vocabulary.is_known(words[2]):
+            if (
+                words
+                and words[1].lower() in vocabulary.lexicon.shell_info
+                and vocabulary.is_known(words[2])
+            ):
                 inside = slice(words.start(2), inside.stop)
         yield Find(start, end, _read_span(text, inside, vocabulary))
 
@@ -301,7 +345,12 @@ def find_markers(text: str, _: Vocabulary) -> Iterator[Find]:
         calls = []
         if word and name is not None:
             arguments = text[word.end() : inside_end].strip() or None
-            calls = [Call(word.start(1), ToolInvocation(name=name.lower(), arguments=arguments, channel="text:marker"))]
+            calls = [
+                Call(
+                    word.start(1),
+                    ToolInvocation(name=name.lower(), arguments=arguments, channel="text:marker"),
+                )
+            ]
         if calls or (is_tag and is_closed):
             yield Find(opening.start(), end, calls)
             position = end
@@ -318,10 +367,14 @@ def find_quoted(text: str, vocabulary: Vocabulary) -> Iterator[Find]:
         if start < end_of_last:
             continue  # inside a command line that is found already
         segments = split_segments(text[start + 1 : end - 1], start + 1)
-        if sum(len(segment.words) for segment in segments) < 2 or not shell.is_command_like(segments, vocabulary):
+        if sum(len(segment.words) for segment in segments) < 2 or not shell.is_command_like(
+            segments, vocabulary
+        ):
             continue
         commands = read_commands(segments, vocabulary)
-        if calls := [mention(command) for command in commands if not vocabulary.is_shouted(command.name)]:
+        if calls := [
+            mention(command) for command in commands if not vocabulary.is_shouted(command.name)
+        ]:
             yield Find(start, end, calls)
             end_of_last = end
 
@@ -340,7 +393,9 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
             continue
         kind = _OPENER_OF.get(mark, mark)
         before, after = text[at - 1 : at] or " ", text[at + 1 : at + 2] or " "
-        can_open = (mark in _STRAIGHT or mark == kind) and (before.isspace() or before in _OPENS_AFTER)
+        can_open = (mark in _STRAIGHT or mark == kind) and (
+            before.isspace() or before in _OPENS_AFTER
+        )
         is_apostrophe = mark in "'’" and before.isalnum() and after.isalnum()
         opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)
         if kind in opened and mark not in "“‘" and not is_apostrophe and not opens_word:

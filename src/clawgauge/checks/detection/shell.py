@@ -56,7 +56,11 @@ class Vocabulary(NamedTuple):
 
     def is_known(self, word: str) -> bool:
         """Whether `word`, as written, is a command: lower case, unless the prompt expects it."""
-        return word in self.lexicon.unambiguous or word in self.lexicon.ambiguous or self.is_expected(word)
+        return (
+            word in self.lexicon.unambiguous
+            or word in self.lexicon.ambiguous
+            or self.is_expected(word)
+        )
 
     def is_grammar(self, word: str) -> bool:
         """Whether `word` only holds a sentence together ("the", "is") and is no command that is known."""
@@ -136,14 +140,18 @@ class Find(msgspec.Struct, frozen=True, gc=False):
 
 def mention(command: Command, offset: int = 0, channel: str = "mention") -> Call:
     name, arguments = command.name.lower(), command.arguments or None
-    return Call(offset + command.at, ToolInvocation(name=name, arguments=arguments, channel=channel))
+    return Call(
+        offset + command.at, ToolInvocation(name=name, arguments=arguments, channel=channel)
+    )
 
 
 def split_segments(text: str, start: int = 0) -> list[Segment]:
     """The commands of `text`, none of them empty. `start` is added to every place."""
     segments = [Segment()]
     if _SYNTAX.search(text) is None:
-        segments[0].words = [Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)]
+        segments[0].words = [
+            Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)
+        ]
         return segments if segments[0].words else []
     word_at = -1
     for token in _TOKEN.finditer(text):
@@ -167,7 +175,11 @@ def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[C
     for words in (segment.words for segment in segments):
         for place in _command_places(words, vocabulary):
             name = read_name(words[place].text)
-            if name is None or is_number(name) or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name)):
+            if (
+                name is None
+                or is_number(name)
+                or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name))
+            ):
                 continue
             arguments = " ".join([argument.text for argument in words[place + 1 :]])
             commands.append(Command(words[place].at, name, arguments, words[place].text))
@@ -195,7 +207,9 @@ def _command_places(words: list[Word], vocabulary: Vocabulary) -> list[int]:
     if index < len(words):
         places.append(index)
     elif last_wrapper >= 0 and not places:
-        places.append(last_wrapper)  # `sudo -l` and `env` alone run nothing else: they are the command
+        places.append(
+            last_wrapper
+        )  # `sudo -l` and `env` alone run nothing else: they are the command
     return places
 
 
@@ -211,7 +225,9 @@ def _skip_assignments(words: list[Word], index: int) -> int:
     return index
 
 
-def _skip_wrapper_options(words: list[Word], index: int, wrapper: str, with_value: list[str]) -> int:
+def _skip_wrapper_options(
+    words: list[Word], index: int, wrapper: str, with_value: list[str]
+) -> int:
     while index < len(words):
         word = words[index].text
         if word == "--":
@@ -236,7 +252,9 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_]|[({][^\s])")
 _KEY_VALUE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
 _PLACEHOLDER = re.compile(r"<[^<>]+>")
 _REDIRECT = re.compile(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
-_FILE = re.compile(r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+")
+_FILE = re.compile(
+    r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+"
+)
 _ROOTED_PATH = re.compile(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
 _INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -247,7 +265,12 @@ def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
     if first is None or name is None or is_number(name) or vocabulary.is_grammar(name):
         return False
     is_known, lexicon = vocabulary.is_known(name), vocabulary.lexicon
-    if name[0].isupper() and name[1:].islower() and name.isalpha() and not vocabulary.is_known(name.lower()):
+    if (
+        name[0].isupper()
+        and name[1:].islower()
+        and name.isalpha()
+        and not vocabulary.is_known(name.lower())
+    ):
         return False  # a word that starts a sentence ("Use -h to …")
     rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
     if any(weight >= (_BESIDE_KNOWN if is_known else _ALONE) for weight in _weigh(rest)):
@@ -269,7 +292,9 @@ def starts_known(segment: Segment, vocabulary: Vocabulary) -> bool:
 
 def has_shell_syntax(segments: list[Segment]) -> bool:
     first, _ = first_word(segments)
-    rest = [word.text for segment in segments for word in segment.words if first and word.at > first.at]
+    rest = [
+        word.text for segment in segments for word in segment.words if first and word.at > first.at
+    ]
     return first is not None and (any(segment.piped for segment in segments) or any(_weigh(rest)))
 
 
@@ -296,6 +321,8 @@ def _weigh(words: list[str]) -> Iterator[int]:
             yield _ALONE
         else:
             is_redirect = _REDIRECT.match(inside) and not _PLACEHOLDER.fullmatch(inside)
-            is_path = _ROOTED_PATH.match(path) or ("/" in path and "." in path and _LETTER.search(path))
+            is_path = _ROOTED_PATH.match(path) or (
+                "/" in path and "." in path and _LETTER.search(path)
+            )
             is_file = _FILE.fullmatch(bare) and not _INITIALS.fullmatch(bare)
             yield _BESIDE_KNOWN if is_redirect or is_path or is_file else 0

@@ -37,7 +37,9 @@ def embed_json(value: Any) -> str:
 def show_json(value: Any) -> str:
     """`value` as a person reads it; for showing, never for parsing, since a number may be no JSON number."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
-    return text if len(text) <= 100 else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return (
+        text if len(text) <= 100 else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    )
 
 
 class Text(str):
@@ -86,7 +88,9 @@ class TextStore:
             blocks, starts = _compress(self._values)
             size_bytes = sum(map(len, blocks)) * 3 // 4
             if size_bytes <= self._budget_bytes or _CUTS[self._level] == _CUTS[-1]:
-                n_cut = sum(hasattr(text, "n_whole") for value in self._values for text in _texts(value))
+                n_cut = sum(
+                    hasattr(text, "n_whole") for value in self._values for text in _texts(value)
+                )
                 return TextBlocks(blocks, starts, _CUTS[self._level], n_cut)
             # Compressing is slow: cut at once to about what will fit.
             self._cut_down_to(self._n_chars * self._budget_bytes // size_bytes)
@@ -121,7 +125,11 @@ def _n_chars(value: Any) -> int:
 
 
 def _plain(text: str) -> Any:
-    return {"t": well_formed(text), "n": text.n_whole} if hasattr(text, "n_whole") else well_formed(text)
+    return (
+        {"t": well_formed(text), "n": text.n_whole}
+        if hasattr(text, "n_whole")
+        else well_formed(text)
+    )
 
 
 def _compress(values: Sequence[Any]) -> tuple[list[str], list[int]]:
@@ -248,15 +256,29 @@ class Choice(NamedTuple):
 def choose_calls(survey: Survey, max_calls: int = MAX_CALLS) -> Choice:
     """All calls where they fit. Else an even sample of each target's, and the first of each target's that went wrong,
     in at most half of the room. It is shared so that no target crowds out another."""
-    n_calls, n_to_look_at = (sum(map(len, some.values())) for some in (survey.digests, survey.digests_to_look_at))
+    n_calls, n_to_look_at = (
+        sum(map(len, some.values())) for some in (survey.digests, survey.digests_to_look_at)
+    )
     if n_calls <= max_calls:
         return Choice(everything=True, n_calls=n_calls, n_to_look_at=n_to_look_at)
     room = min(n_to_look_at, max_calls // 2)
-    firsts = share_room({target: len(found) for target, found in survey.digests_to_look_at.items()}, room)
-    looked_at = {digest for target, n in firsts.items() for digest in islice(survey.digests_to_look_at[target], n)}
-    samples = share_room({target: len(found) for target, found in survey.digests.items()}, max_calls - room)
+    firsts = share_room(
+        {target: len(found) for target, found in survey.digests_to_look_at.items()}, room
+    )
+    looked_at = {
+        digest
+        for target, n in firsts.items()
+        for digest in islice(survey.digests_to_look_at[target], n)
+    }
+    samples = share_room(
+        {target: len(found) for target, found in survey.digests.items()}, max_calls - room
+    )
     # The smallest of what looks random is a fair sample, whatever order the calls were made in.
-    sampled = {digest for target, n in samples.items() for digest in heapq.nsmallest(n, survey.digests[target])}
+    sampled = {
+        digest
+        for target, n in samples.items()
+        for digest in heapq.nsmallest(n, survey.digests[target])
+    }
     return Choice(False, n_calls, n_to_look_at, sampled, looked_at)
 
 
@@ -303,8 +325,14 @@ class CallColumns:
     def as_json(self) -> dict[str, Any]:
         columns: list[Any] = list(zip(*self._rows, strict=True)) or [()] * len(_COLUMNS)
         # A column that says the same of every call, as that alone.
-        told = [{"every": one[0]} if one and one.count(one[0]) == len(one) else one for one in columns]
-        return {"n": len(self), "columns": dict(zip(_COLUMNS, told, strict=True)), "strings": list(self._strings)}
+        told = [
+            {"every": one[0]} if one and one.count(one[0]) == len(one) else one for one in columns
+        ]
+        return {
+            "n": len(self),
+            "columns": dict(zip(_COLUMNS, told, strict=True)),
+            "strings": list(self._strings),
+        }
 
 
 def reason_of(result: Result | Row) -> str | None:
@@ -348,7 +376,11 @@ def _detail(result: Result) -> dict[str, Any]:
         "costSource": result.cost_source, "prefix": Text(result.prompt_prefix or ""),
         "repaired": int(result.text_repaired) or None,
     }  # fmt: skip
-    return {key: value for key, value in detail.items() if value is not None and value != "" and value != []}
+    return {
+        key: value
+        for key, value in detail.items()
+        if value is not None and value != "" and value != []
+    }
 
 
 def _invocation(call: ToolInvocation) -> list[Any]:

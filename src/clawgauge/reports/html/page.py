@@ -21,8 +21,21 @@ from clawgauge.reports.answer import choose, describe_jobs, describe_models
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Points, Prose, Section
 from clawgauge.reports.html import calls
-from clawgauge.reports.html.calls import MAX_CALLS, CallColumns, RunSurvey, Survey, TextBlocks, TextStore, embed_json
-from clawgauge.reports.html.figures import capacity_entry, category_totals, model_figures, page_columns
+from clawgauge.reports.html.calls import (
+    MAX_CALLS,
+    CallColumns,
+    RunSurvey,
+    Survey,
+    TextBlocks,
+    TextStore,
+    embed_json,
+)
+from clawgauge.reports.html.figures import (
+    capacity_entry,
+    category_totals,
+    model_figures,
+    page_columns,
+)
 from clawgauge.reports.html.sections import as_html
 from clawgauge.reports.words import (
     describe_run,
@@ -50,7 +63,9 @@ _SCRIPTS = (
 )  # fmt: skip
 
 
-def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: Inventory | None) -> list[list[str]]:
+def list_conditions(
+    summary: RunSummary, config: RunConfig | None, inventory: Inventory | None
+) -> list[list[str]]:
     rows = [["Run", summary.run_id]]
     if summary.source == "first_harness":
         rows.append(["Made by", "the first harness; what it did not record is shown as a dash"])
@@ -62,7 +77,9 @@ def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: In
             ["clawgauge", config.clawgauge_version],
         ]
     if summary.context is not None:
-        rows.append(["Private", f"asked in your own prompt ({summary.context}): for your eyes alone"])
+        rows.append(
+            ["Private", f"asked in your own prompt ({summary.context}): for your eyes alone"]
+        )
     if summary.run_wall_clock_ms is not None:
         rows.append(["Took", format_duration(summary.run_wall_clock_ms)])
     if inventory is not None:
@@ -70,7 +87,10 @@ def list_conditions(summary: RunSummary, config: RunConfig | None, inventory: In
         cores = cpu.get("logical_cores") or cpu.get("physical_cores")
         rows += [
             ["System", _words(host.get("distribution") or host.get("system"), host.get("machine"))],
-            ["Processor", _words(cpu.get("model"), plural(cores, "core") if isinstance(cores, int) else "")],
+            [
+                "Processor",
+                _words(cpu.get("model"), plural(cores, "core") if isinstance(cores, int) else ""),
+            ],
             ["Memory", format_bytes(total) if isinstance(total, int | float) else ""],
             ["Graphics", ", ".join(_words(gpu.get("name")) for gpu in inventory.gpus)],
             ["Python", inventory.python_version],
@@ -105,13 +125,20 @@ def _build(
     choice = calls.choose_calls(survey, max_calls)
     store = TextStore()
     known: dict[str, int] = {}
-    entries = [_run_entry(run) | {"promptTexts": _prompt_texts(run, survey, store, known)} for run in runs]
+    entries = [
+        _run_entry(run) | {"promptTexts": _prompt_texts(run, survey, store, known)} for run in runs
+    ]
     first_detail = len(store)
     columns = CallColumns(store)
     for run in runs:
-        chosen = [at for digest, at in zip(run.digests, run.offsets, strict=True) if choice.has(digest)]
+        chosen = [
+            at for digest, at in zip(run.digests, run.offsets, strict=True) if choice.has(digest)
+        ]
         for _, result in run.run.results_at(chosen[: max_calls - len(columns)]):
-            target, prompt = survey.targets[run.number, result.target], survey.prompts[result.prompt]
+            target, prompt = (
+                survey.targets[run.number, result.target],
+                survey.prompts[result.prompt],
+            )
             sampled = choice.is_sampled(calls.call_digest(target, prompt, result.repeat))
             columns.add(result, target, prompt, sampled=sampled)
     texts = store.pack()
@@ -135,7 +162,9 @@ def _build(
     return data, texts
 
 
-def _prompt_texts(run: RunSurvey, survey: Survey, store: TextStore, known: dict[str, int]) -> dict[str, int]:
+def _prompt_texts(
+    run: RunSurvey, survey: Survey, store: TextStore, known: dict[str, int]
+) -> dict[str, int]:
     """The number of each prompt's text by the prompt's own, a string as in JSON; the same words are kept once."""
     numbers = {}
     for prompt in run.run.config.prompts if run.run.config else ():
@@ -154,7 +183,9 @@ def _run_entry(run: RunSurvey) -> dict[str, Any]:
     summary = run.summary
     groups = best_first(summary.models, summary.jobs)
     names = name_models(group.target.label for group in groups)
-    fits = {job.job: {one.target: [one.fit, one.why] for one in job.ranking} for job in summary.jobs}
+    fits = {
+        job.job: {one.target: [one.fit, one.why] for one in job.ranking} for job in summary.jobs
+    }
     return {
         "id": summary.run_id,
         "about": describe_run(summary),
@@ -163,7 +194,12 @@ def _run_entry(run: RunSurvey) -> dict[str, Any]:
         "jobs": [{**choice._asdict(), "fits": fits[choice.job]} for choice in choose(summary.jobs)],
         "capacity": [capacity_entry(entry) for entry in summary.capacity],
         "models": [
-            [label, names[label], call_cost_usd(group, settings), word_reason(explain_cost(group, settings))]
+            [
+                label,
+                names[label],
+                call_cost_usd(group, settings),
+                word_reason(explain_cost(group, settings)),
+            ]
             for group in groups
             for label, settings in [(group.target.label, settings_of(config, group.target))]
         ],
@@ -176,17 +212,33 @@ def _plain(run: RunSurvey) -> str:
     """The answer for a browser without scripts: which model for which job, a line a model, the sentences."""
     summary = run.summary
     answers = find_answers(summary, run.violations)
-    findings = [Section(found.question, [Prose([found.answer]), Points(found.notes)]) for found in answers]
-    models, jobs = describe_models(summary.models, summary.jobs, run.run.config), describe_jobs(summary.jobs)
-    return as_html([Section(summary.run_id, [Prose([describe_run(summary)])]), jobs, models, *findings])
+    findings = [
+        Section(found.question, [Prose([found.answer]), Points(found.notes)]) for found in answers
+    ]
+    models, jobs = (
+        describe_models(summary.models, summary.jobs, run.run.config),
+        describe_jobs(summary.jobs),
+    )
+    return as_html(
+        [Section(summary.run_id, [Prose([describe_run(summary)])]), jobs, models, *findings]
+    )
 
 
 def _target_entries(runs: Sequence[RunSurvey], survey: Survey) -> list[dict[str, Any]]:
     names = short_names(target.label for _, target in survey.targets)
     # None for a target that only came up after the summary was made.
-    groups = {(run.number, group.target): model_figures(group) for run in runs for group in run.summary.models}
+    groups = {
+        (run.number, group.target): model_figures(group)
+        for run in runs
+        for group in run.summary.models
+    }
     return [
-        {"run": run, "label": target.label, "name": names[target.label], "figures": groups.get((run, target))}
+        {
+            "run": run,
+            "label": target.label,
+            "name": names[target.label],
+            "figures": groups.get((run, target)),
+        }
         for run, target in survey.targets
     ]
 

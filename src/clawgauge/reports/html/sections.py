@@ -32,7 +32,10 @@ def _part(part: Part) -> str:
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Points):
-        points = (f"<li{' class=within' if line.startswith(' ') else ''}>{text(line)}</li>" for line in part.lines)
+        points = (
+            f"<li{' class=within' if line.startswith(' ') else ''}>{text(line)}</li>"
+            for line in part.lines
+        )
         return f"<ul>{''.join(points)}</ul>"
     if isinstance(part, Commands):
         return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
@@ -44,11 +47,17 @@ def _table(table: Table) -> str:
     beside = [place for place in range(len(table.columns)) if place not in below]
     headings = [column.heading for column in table.columns]
     # Where there is no room for columns each figure stands beside its heading.
-    kinds = [f'class="{table.columns[place].align}" data-label="{text(headings[place])}"' for place in beside]
+    kinds = [
+        f'class="{table.columns[place].align}" data-label="{text(headings[place])}"'
+        for place in beside
+    ]
     kind = f' class="{"bare" if table.bare else "many"}"' if len(beside) > 2 else ""
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        told = (f"<{tag} {kind}>{text(cells[place])}</{tag}>" for place, kind in zip(beside, kinds, strict=True))
+        told = (
+            f"<{tag} {kind}>{text(cells[place])}</{tag}>"
+            for place, kind in zip(beside, kinds, strict=True)
+        )
         return f"<tr>{''.join(told)}</tr>"
 
     head = "" if table.bare else f"<thead>{line('th', headings)}</thead>"
@@ -57,10 +66,16 @@ def _table(table: Table) -> str:
         rows.append(line("td", row))
         if len(below) == 2:
             pair = zip(below, mark_differences(*(row[place] for place in below)), strict=True)
-            columns = [f"<div><h3>{text(headings[n])}</h3><pre>{marked}</pre></div>" for n, marked in pair]
-            rows.append(f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>')
+            columns = [
+                f"<div><h3>{text(headings[n])}</h3><pre>{marked}</pre></div>" for n, marked in pair
+            ]
+            rows.append(
+                f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>'
+            )
     legend = "".join(f"<p>{text(line)}</p>" for line in table.explain(table.columns, table.rows))
-    return f'<div class="wide"><table{kind}>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
+    return (
+        f'<div class="wide"><table{kind}>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
+    )
 
 
 def mark_differences(left: str, right: str) -> tuple[str, str]:
@@ -70,7 +85,9 @@ def mark_differences(left: str, right: str) -> tuple[str, str]:
     if max(len(a), len(b)) > _MAX_MARKED_WORDS:
         return escape(texts[0]), escape(texts[1])
     marked: tuple[list[str], list[str]] = ([], [])
-    for kind, a_from, a_to, b_from, b_to in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+    for kind, a_from, a_to, b_from, b_to in difflib.SequenceMatcher(
+        None, a, b, autojunk=False
+    ).get_opcodes():
         for out, words in zip(marked, (a[a_from:a_to], b[b_from:b_to]), strict=True):
             said = escape("".join(words))
             out.append(said if kind == "equal" or not said else f"<mark>{said}</mark>")

@@ -78,7 +78,12 @@ class Call:
     def resolve(self, path: str) -> str:
         return resolve(path, self.workdir)
 
-    def each(self, operands: Sequence[str], work: Callable[[str, str], int | None], complaint: str = "{}: {}") -> int:
+    def each(
+        self,
+        operands: Sequence[str],
+        work: Callable[[str, str], int | None],
+        complaint: str = "{}: {}",
+    ) -> int:
         """Do something with each operand and its path, and go on where one fails, which `complaint` tells."""
         code = 0
         for operand in operands:
@@ -95,7 +100,11 @@ class Call:
 
 
 TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
-NATIVE, ABSENT, GUARDED = frozenset(TABLE["native"]), tuple(TABLE["absent"]), tuple(TABLE["guarded"])
+NATIVE, ABSENT, GUARDED = (
+    frozenset(TABLE["native"]),
+    tuple(TABLE["absent"]),
+    tuple(TABLE["guarded"]),
+)
 
 
 class Command:
@@ -115,7 +124,9 @@ class Command:
         options = Options()
         end = [*args, "--"].index("--")
         idle = self.idle - {*self.letters}
-        waiting = [arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle]
+        waiting = [
+            arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle
+        ]
         while waiting:
             try:
                 # Not `gnu_getopt`, which goes by a variable of the host's.
@@ -124,10 +135,14 @@ class Command:
                 if "not recognized" not in error.msg:
                     raise Refusal(error.msg) from None
                 dashes = "--" if "--" in error.msg else "-"
-                raise NotSimulated(f"option '{dashes}{error.opt[:60]}' is not supported here", 2) from None
+                raise NotSimulated(
+                    f"option '{dashes}{error.opt[:60]}' is not supported here", 2
+                ) from None
             for dashed, value in found:
                 word = dashed.lstrip("-")
-                options.values.setdefault(self.letters.get(word, word) if dashed[1] == "-" else word, []).append(value)
+                options.values.setdefault(
+                    self.letters.get(word, word) if dashed[1] == "-" else word, []
+                ).append(value)
             options.operands += waiting[:1]
             del waiting[:1]
         options.operands += args[end + 1 :]
@@ -137,7 +152,9 @@ class Command:
 COMMANDS: dict[str, Command] = {}
 
 
-def command(*names: str, raw: bool = False) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+def command(
+    *names: str, raw: bool = False
+) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
 
     def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
         for name in names:
@@ -163,7 +180,11 @@ def fill(pattern: str, form: str, values: Mapping[str, str], what: str) -> str:
         if found[2] not in values:
             raise NotSimulated(f"{what} '{found[0][:40]}' is not supported here")
         text, width = values[found[2]], int(found[1].lstrip("-0") or 0)
-        return text.ljust(width) if found[1][:1] == "-" else text.rjust(width, "0" if found[1][:1] == "0" else " ")
+        return (
+            text.ljust(width)
+            if found[1][:1] == "-"
+            else text.rjust(width, "0" if found[1][:1] == "0" else " ")
+        )
 
     return re.sub(pattern, written, form, flags=re.DOTALL)
 

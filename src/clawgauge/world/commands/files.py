@@ -4,9 +4,25 @@ import posixpath
 import re
 import shlex
 
-from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command, fill, human, table, unescape
+from clawgauge.world.commands.call import (
+    TABLE,
+    Call,
+    NotSimulated,
+    command,
+    fill,
+    human,
+    table,
+    unescape,
+)
 from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.effects import IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_EMPTY, NOT_FOUND, FileFault, Refusal
+from clawgauge.world.effects import (
+    IS_A_DIRECTORY,
+    NOT_A_DIRECTORY,
+    NOT_EMPTY,
+    NOT_FOUND,
+    FileFault,
+    Refusal,
+)
 from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
 
 _LONG = ("l", "n", "g", "o", "full-time")
@@ -36,7 +52,11 @@ def ls(call: Call) -> int:
         call.print(f"{gap}{operand}:\n" if headed else "")
         gap = "\n"
         try:
-            names = [name for name in call.files.names(path) if options.has("a", "A") or not name.startswith(".")]
+            names = [
+                name
+                for name in call.files.names(path)
+                if options.has("a", "A") or not name.startswith(".")
+            ]
         except FileFault as fault:
             code = call.complain(f"cannot open directory '{operand}': {fault}", 2)
             continue
@@ -47,7 +67,11 @@ def ls(call: Call) -> int:
             call.print(f"total {human(blocks) if options.has('h') else blocks // 1024}\n")
         _print_entries(call, entries)
         if options.has("R"):
-            waiting += [posixpath.join(operand, name) for name in names[::-1] if call.files.is_directory(entries[name])]
+            waiting += [
+                posixpath.join(operand, name)
+                for name in names[::-1]
+                if call.files.is_directory(entries[name])
+            ]
     return code
 
 
@@ -56,7 +80,9 @@ def _print_entries(call: Call, entries: dict[str, str]) -> None:
     nodes = {name: call.files.peek(path) for name, path in entries.items()}
     names, rows = list(nodes), [[""]] * len(nodes)
     if options.has("t", "S"):
-        names.sort(key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size)
+        names.sort(
+            key=lambda name: -nodes[name].modified_s if options.has("t") else -nodes[name].size
+        )
     names = names[::-1] if options.has("r") else names
     style = "full-iso" if options.has("full-time") else options.value("time-style")
     form = style[1:] if style.startswith("+") else TABLE["ls"]["time_styles"].get(style, "")
@@ -64,7 +90,11 @@ def _print_entries(call: Call, entries: dict[str, str]) -> None:
         node = nodes[name]
         usual = "%b %e %H:%M" if 0 <= clock.now_s - node.modified_s < _HALF_YEAR_S else "%b %e  %Y"
         size = human(node.size) if options.has("h") else str(node.size)
-        owners = [owner for letter, owner in (("g", node.owner), ("o", node.group)) if not options.has(letter)]
+        owners = [
+            owner
+            for letter, owner in (("g", node.owner), ("o", node.group))
+            if not options.has(letter)
+        ]
         owners = [str(users.get(owner, 1000)) if options.has("n") else owner for owner in owners]
         time = format_moment(clock.moment(node.modified_s), form or usual)
         rows[index] = [node.shown_mode, str(call.files.n_links(entries[name])), *owners, size, time]
@@ -83,13 +113,24 @@ def _inode(call: Call, path: str) -> str:
 
 @command("stat")
 def stat(call: Call) -> int:
-    users, form = call.machine.users(), unescape(call.options.value("printf")) or TABLE["stat"]["usual"]
+    users, form = (
+        call.machine.users(),
+        unescape(call.options.value("printf")) or TABLE["stat"]["usual"],
+    )
     form = f"{call.options.value('c')}\n" if call.options.has("c") else form
 
     def work(operand: str, path: str) -> None:
         node = call.files.node(path)
-        moment = format_moment(changed := call.machine.clock.moment(node.modified_s), "%F %T.%N +0000")
-        kind = "directory" if node.is_directory else "regular file" if node.size else "regular empty file"
+        moment = format_moment(
+            changed := call.machine.clock.moment(node.modified_s), "%F %T.%N +0000"
+        )
+        kind = (
+            "directory"
+            if node.is_directory
+            else "regular file"
+            if node.size
+            else "regular empty file"
+        )
         values = {
             "s": str(node.size), "b": str(blocks_of(node.size) // 512), "i": _inode(call, path), "%": "%",
             "u": str(users.get(node.owner, 1000)), "U": node.owner, "g": str(users.get(node.group, 1000)),
@@ -146,7 +187,9 @@ def du(call: Call) -> int:
                 sizes[above] += size
         # Children before their parents, and otherwise in the order of their names.
         for path in sorted(sizes, key=lambda member: [*member[stem:].split("/"), "\U0010ffff"]):
-            is_shown = path[stem:].count("/") <= deepest and (options.has("a") or call.files.is_directory(path))
+            is_shown = path[stem:].count("/") <= deepest and (
+                options.has("a") or call.files.is_directory(path)
+            )
             if path == top or (is_shown and path not in DEVICES):
                 line(sizes[path], operand if path == top else operand.rstrip("/") + path[stem:])
         total += sizes[top]
@@ -183,7 +226,11 @@ def rm(call: Call) -> int:
                 call.print(f"removed {kind}'{shown}'\n" if options.has("v") else "")
             except FileFault as fault:
                 # A directory that keeps something is not a second complaint.
-                code = 1 if code and str(fault) == NOT_EMPTY else call.complain(f"cannot remove '{shown}': {fault}")
+                code = (
+                    1
+                    if code and str(fault) == NOT_EMPTY
+                    else call.complain(f"cannot remove '{shown}': {fault}")
+                )
         return code
 
     operands = [] if options.has("f") and not options.operands else call.require_operands()
@@ -242,7 +289,9 @@ def transfer(call: Call) -> int:
 @command("touch")
 def touch(call: Call) -> int:
     options, now = call.options, call.machine.clock.moment()
-    at_s = call.files.node(call.resolve(options.value("r"))).modified_s if options.has("r") else None
+    at_s = (
+        call.files.node(call.resolve(options.value("r"))).modified_s if options.has("r") else None
+    )
     if options.has("d"):
         at_s = int(read_moment(now, options.value("d")).timestamp())
 
@@ -257,7 +306,9 @@ def touch(call: Call) -> int:
 def tee(call: Call) -> int:
     append = call.options.has("a")
     call.print(call.stdin)
-    return call.each(call.options.operands, lambda _, path: call.files.write(path, call.stdin, append=append))
+    return call.each(
+        call.options.operands, lambda _, path: call.files.write(path, call.stdin, append=append)
+    )
 
 
 @command("mktemp")
@@ -269,7 +320,11 @@ def mktemp(call: Call) -> int:
         raise Refusal(f"too few X's in template '{template}'")
     machine.n_drawn += 1
     number, draw = machine.n_drawn, machine.draw
-    drawn = re.sub("X(?=X*$|X+[^X]*$)", lambda found: _LETTERS[draw(0, 55, "mktemp", number, found.start())], template)
+    drawn = re.sub(
+        "X(?=X*$|X+[^X]*$)",
+        lambda found: _LETTERS[draw(0, 55, "mktemp", number, found.start())],
+        template,
+    )
     folder = options.value("p") or ("/tmp" if options.has("t") or not options.operands else "")  # noqa: S108 - simulated
     shown = f"{folder.rstrip('/')}/" * bool(folder) + drawn + options.value("suffix")
     if options.has("d"):
@@ -282,11 +337,17 @@ def mktemp(call: Call) -> int:
 @command("chmod", raw=True)
 def chmod(call: Call) -> int:
     """bashkit's, which does not go into directories."""
-    words = [arg for arg in call.args if not re.fullmatch(r"-[Rvcf]+|--recursive|--verbose|--changes|--silent|--", arg)]
+    words = [
+        arg
+        for arg in call.args
+        if not re.fullmatch(r"-[Rvcf]+|--recursive|--verbose|--changes|--silent|--", arg)
+    ]
     recursive = any(re.fullmatch(r"-[vcf]*R[Rvcf]*|--recursive", arg) for arg in call.args)
     if words and words[0].startswith("--"):
         raise NotSimulated(f"option '{words[0][:40]}' is not supported here")
-    inside = [path for word in words[1:] for path in call.files.inside(call.resolve(word)) if recursive]
+    inside = [
+        path for word in words[1:] for path in call.files.inside(call.resolve(word)) if recursive
+    ]
     return call.shell.pass_on(shlex.join(["chmod", *words, *inside]), call)
 
 

@@ -10,7 +10,17 @@ from clawgauge.world.outside import Page, read_url
 from clawgauge.world.services import Service
 
 _STATES = TABLE["systemctl"]["states"]
-_CHANGES = ("start", "stop", "restart", "reload", "try-restart", "reload-or-restart", "kill", "enable", "disable")
+_CHANGES = (
+    "start",
+    "stop",
+    "restart",
+    "reload",
+    "try-restart",
+    "reload-or-restart",
+    "kill",
+    "enable",
+    "disable",
+)
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
 
 
@@ -35,17 +45,25 @@ def _list_units(call: Call, action: str, patterns: list[str]) -> int:
     wanted = {"failed"} if options.has("failed") else set(options.members("state"))
     show_all = options.has("a") or bool(wanted)
     is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
-    rows = [["UNIT FILE", "STATE", "PRESET"] if files else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]]
+    rows = [
+        ["UNIT FILE", "STATE", "PRESET"]
+        if files
+        else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]
+    ]
     for service in call.machine.services if is_listed else ():
         sub, enabled = _STATES[service.state][0], service.enabling
         is_wanted = not wanted or wanted & {service.state, sub, enabled}
-        if not is_wanted or not any(fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]):
+        if not is_wanted or not any(
+            fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]
+        ):
             continue
         if files:
             rows.append([service.unit, enabled, "enabled"])
         elif show_all or service.state != "inactive":
             mark = "●" if service.state == "failed" else " "
-            rows.append([f"{mark} {service.unit}", "loaded", service.state, sub, service.description])
+            rows.append(
+                [f"{mark} {service.unit}", "loaded", service.state, sub, service.description]
+            )
     if options.has("q", "no-legend"):
         return call.print(table(rows[1:], range(5)))
     count = f"\n{len(rows) - 1} {'unit files' if files else 'loaded units'} listed.\n"
@@ -114,16 +132,22 @@ def _print_status(call: Call, found: Service) -> int:
     since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
     days = (call.machine.clock.now_s - found.since_s) // 86_400
     _, mark, sub, *_ = _STATES[found.state]
-    call.print(TABLE["systemctl"]["status"].format(found, mark=mark, sub=sub, since=since, days=days))
+    call.print(
+        TABLE["systemctl"]["status"].format(found, mark=mark, sub=sub, since=since, days=days)
+    )
     if found.pid is not None:
-        call.print(f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n")
+        call.print(
+            f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n"
+        )
     n_lines = call.options.whole("n", 10)
     lines = [_log_line(call, found, *line) for line in found.lines][-n_lines:] if n_lines else []
     return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
 
 
 def _log_line(call: Call, found: Service, at_s: int, text: str, form: str = "short") -> str:
-    moment = format_moment(call.machine.clock.moment(at_s), "%b %d %T" if form == "short" else "%FT%T+0000")
+    moment = format_moment(
+        call.machine.clock.moment(at_s), "%b %d %T" if form == "short" else "%FT%T+0000"
+    )
     return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {text}\n"
 
 
@@ -140,8 +164,13 @@ def journalctl(call: Call) -> int:
         raise NotSimulated(f"the match '{unread[0][:40]}' is not supported here")
     first_s = read_moment(now, options.value("S", "@0")).timestamp()
     last_s = read_moment(now, options.value("U", "@99999999999")).timestamp()
-    names = [name.removesuffix(".service") for name in [*options.all("u"), *options.all("t"), *matches.values()]]
-    priority = next((words for names, words in _PRIORITIES.items() if options.value("p") in names.split()), "")
+    names = [
+        name.removesuffix(".service")
+        for name in [*options.all("u"), *options.all("t"), *matches.values()]
+    ]
+    priority = next(
+        (words for names, words in _PRIORITIES.items() if options.value("p") in names.split()), ""
+    )
     words = options.value("g").lower()
     found = [
         (at_s, f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text, form))
@@ -155,7 +184,9 @@ def journalctl(call: Call) -> int:
         found = found[max(0, len(found) - int(count)) :]
     if options.has("r"):
         found.reverse()
-    return call.print("".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n"))
+    return call.print(
+        "".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n")
+    )
 
 
 @command("crontab")
@@ -165,8 +196,13 @@ def crontab(call: Call) -> int:
         raise Refusal("must be privileged to use -u")
     if options.has("e"):
         raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    name, whose = options.operands[0] if options.operands else None, options.value("u", call.machine.user)
-    if (options.has("l", "r") or name is None) and (not schedule.jobs or whose != call.machine.user):
+    name, whose = (
+        options.operands[0] if options.operands else None,
+        options.value("u", call.machine.user),
+    )
+    if (options.has("l", "r") or name is None) and (
+        not schedule.jobs or whose != call.machine.user
+    ):
         return call.say(f"no crontab for {whose[:40]}\n")
     if whose != call.machine.user:
         raise NotSimulated(f"a crontab of {whose[:40]} is not supported here")
@@ -203,7 +239,11 @@ def curl(call: Call) -> int:
         except Refusal as refusal:
             return 6 if quiet else call.complain(f"(6) {refusal}", 6)
         if options.has("f") and page.status >= 400:
-            return 22 if quiet else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
+            return (
+                22
+                if quiet
+                else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
+            )
         size = len(page.body.encode())
         head = f"HTTP/1.1 {page.status} {page.reason}\r\ncontent-type: {page.content_type}\r\n"
         head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
@@ -212,8 +252,13 @@ def curl(call: Call) -> int:
         target = options.value("o") or (_name_of(url) if options.has("O") else "")
         folder = options.value("output-dir").rstrip("/")
         code = _deliver(call, shown, f"{folder}/{target}" if folder and target else target)
-        values = {name: text.format(page, size=size, url=url) for name, text in TABLE["curl"]["write_out"].items()}
-        return call.print(unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code)
+        values = {
+            name: text.format(page, size=size, url=url)
+            for name, text in TABLE["curl"]["write_out"].items()
+        }
+        return call.print(
+            unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code
+        )
 
     return call.each(urls, transfer)
 
@@ -233,18 +278,26 @@ def wget(call: Call) -> int:
     options, url = call.options, call.require_operands("missing URL")[0]
     if len(options.operands) > 1:
         raise NotSimulated("more than one address in a call is not supported here")
-    url, quiet, retries = url if "://" in url else f"http://{url}", options.has("q"), options.whole("t", 1) - 1
+    url, quiet, retries = (
+        url if "://" in url else f"http://{url}",
+        options.has("q"),
+        options.whole("t", 1) - 1,
+    )
     try:
         page = _fetch(call, url, retries)
     except Refusal as refusal:
         return 4 if quiet else call.complain(f"{refusal}", 4)
     if page.status >= 400 or options.has("spider"):
         is_bad, words = page.status >= 400, f"ERROR {page.status}: {page.reason}.\n"
-        return call.say("" if quiet else words if is_bad else "Remote file exists.\n", 8 if is_bad else 0)
+        return call.say(
+            "" if quiet else words if is_bad else "Remote file exists.\n", 8 if is_bad else 0
+        )
     folder = f"{options.value('P').rstrip('/')}/" if options.has("P") else ""
     target = options.value("O") or folder + _name_of(url)
     code = _deliver(call, page.body, target)
-    call.say("" if quiet or code or target == "-" else f"'{target}' saved [{len(page.body.encode())}]\n")
+    call.say(
+        "" if quiet or code or target == "-" else f"'{target}' saved [{len(page.body.encode())}]\n"
+    )
     return code
 
 

@@ -4,7 +4,16 @@ import contextlib
 import re
 import shlex
 
-from clawgauge.world.commands.call import ABSENT, COMMANDS, GUARDED, NATIVE, TABLE, Call, NotSimulated, command
+from clawgauge.world.commands.call import (
+    ABSENT,
+    COMMANDS,
+    GUARDED,
+    NATIVE,
+    TABLE,
+    Call,
+    NotSimulated,
+    command,
+)
 from clawgauge.world.effects import FileFault, Refusal
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
@@ -43,7 +52,11 @@ def which(call: Call) -> int:
     for name in call.require_operands():
         is_own = call.name != "which" and name in TABLE["own_words"]
         if not is_own and name not in files:
-            code = call.say(f"bash: line 1: type: {name}: not found\n" if call.name == "type" and not asks_kind else "")
+            code = call.say(
+                f"bash: line 1: type: {name}: not found\n"
+                if call.name == "type" and not asks_kind
+                else ""
+            )
             continue
         shown = name if is_own else f"/usr/bin/{name}"
         if call.name == "type":
@@ -61,7 +74,9 @@ def file(call: Call) -> int:
     def work(operand: str, path: str) -> None:
         text = "" if call.files.node(path).is_directory else call.files.read(path)
         kind = next(words for pattern, words in TABLE["file"]["kinds"] if re.match(pattern, text))
-        if text.count("\n") > 1 and 0 not in (commas := {line.count(",") for line in text.splitlines()}):
+        if text.count("\n") > 1 and 0 not in (
+            commas := {line.count(",") for line in text.splitlines()}
+        ):
             kind = "CSV text" if len(commas) == 1 else kind
         shown = kind if text or not call.files.is_directory(path) else "directory"
         call.print(f"{operand + ':':<{width}}"[:width] + f"{shown}\n")
@@ -107,30 +122,49 @@ def guarded(call: Call) -> int:
         raise NotSimulated(why.format(word[:40]))
     match tool:
         case "wc" if any("more bytes, not text]" in text for text in [call.stdin, *_texts(call)]):
-            raise NotSimulated("counting what is no text is not supported here; 'stat -c %s FILE' has the bytes")
+            raise NotSimulated(
+                "counting what is no text is not supported here; 'stat -c %s FILE' has the bytes"
+            )
         case "seq":
             numbers = [float(word) for word in words if _NUMBER.fullmatch(word)][-3:] or [0.0]
-            first, step = numbers[0] if len(numbers) > 1 else 1.0, numbers[1] if len(numbers) > 2 else 1.0
+            first, step = (
+                numbers[0] if len(numbers) > 1 else 1.0,
+                numbers[1] if len(numbers) > 2 else 1.0,
+            )
             count = int((numbers[-1] - first) / step) + 1 if step else 0
             if count > _MAX_LINES:
-                raise NotSimulated(f"{count} numbers are more than can be printed here ({_MAX_LINES})")
+                raise NotSimulated(
+                    f"{count} numbers are more than can be printed here ({_MAX_LINES})"
+                )
         case "bc" if call.stdin.count("(") > _MAX_NESTING:
             raise NotSimulated("deep nesting is not supported here")
         case "sed" if _SED_LABEL.search(" ".join(words)) and re.search(r":\s*\w", " ".join(words)):
             # Its branches stop after a thousand rounds.
             if max(text.count("\n") for text in [call.stdin, *_texts(call)]) > _MAX_SED_LINES:
-                raise NotSimulated(f"a loop over more than {_MAX_SED_LINES} lines is not supported here; use tr or awk")
+                raise NotSimulated(
+                    f"a loop over more than {_MAX_SED_LINES} lines is not supported here; use tr or awk"
+                )
         case "tail":
-            follows = [word for word in words if re.fullmatch(r"-\d*[fF]\d*|--follow(=\w+)?|--retry", word)]
+            follows = [
+                word for word in words if re.fullmatch(r"-\d*[fF]\d*|--follow(=\w+)?|--retry", word)
+            ]
             words = [re.sub("[fF]", "", word) for word in follows if re.search(r"\d", word)]
             words += [word for word in call.args if word not in follows]
             if follows:
-                call.machine.notices.append(f"tail: ended: with {follows[0]} it would wait for ever")
+                call.machine.notices.append(
+                    f"tail: ended: with {follows[0]} it would wait for ever"
+                )
         case "zgrep" | "zcat" | "less" | "more":
             if any(text.startswith("\x1f") for text in _texts(call)):
-                raise NotSimulated("compressed files are not supported here; use 'gunzip -c FILE | …'")
+                raise NotSimulated(
+                    "compressed files are not supported here; use 'gunzip -c FILE | …'"
+                )
             tool = "grep" if call.name == "zgrep" else "cat"
-            words = words if tool == "grep" else [word for word in words if not word.startswith(("-", "+"))]
+            words = (
+                words
+                if tool == "grep"
+                else [word for word in words if not word.startswith(("-", "+"))]
+            )
     return call.shell.pass_on(shlex.join([tool, *words]), call)
 
 

@@ -8,7 +8,9 @@ from clawgauge.world.commands.call import COMMANDS, TABLE, Call, NotSimulated, c
 from clawgauge.world.effects import Refusal
 from clawgauge.world.machine import RELEASE, Machine
 
-_UNITS, _COUNTS, _DAYS, _TIMES, _ISO = (TABLE["date"][name] for name in ("units", "counts", "days", "times", "iso"))
+_UNITS, _COUNTS, _DAYS, _TIMES, _ISO = (
+    TABLE["date"][name] for name in ("units", "counts", "days", "times", "iso")
+)
 _WEEKDAYS = {name.lower()[:3]: number for number, name in enumerate(calendar.day_name)}
 _MONTHS = {name.lower()[:3]: number for number, name in enumerate(calendar.month_name) if name}
 _TOKEN = re.compile(TABLE["date"]["token"], re.VERBOSE)
@@ -16,7 +18,10 @@ _TOKEN = re.compile(TABLE["date"]["token"], re.VERBOSE)
 
 @command("date", raw=True)
 def date(call: Call) -> int:
-    args = [{"-I": "-Idate", "--iso-8601": "-Idate", "--rfc-2822": "-R"}.get(arg, arg) for arg in call.args]
+    args = [
+        {"-I": "-Idate", "--iso-8601": "-Idate", "--rfc-2822": "-R"}.get(arg, arg)
+        for arg in call.args
+    ]
     options = COMMANDS["date"].parse(args)
     if options.has("s"):
         raise Refusal("cannot set date: Operation not permitted")
@@ -24,7 +29,9 @@ def date(call: Call) -> int:
     if options.has("d"):
         moment = read_moment(moment, options.value("d"))
     elif options.has("r"):
-        moment = call.machine.clock.moment(call.files.node(call.resolve(options.value("r"))).modified_s)
+        moment = call.machine.clock.moment(
+            call.files.node(call.resolve(options.value("r"))).modified_s
+        )
     form = "%a, %d %b %Y %H:%M:%S +0000" if options.has("R") else "%a %b %e %H:%M:%S UTC %Y"
     form = _ISO.get(options.value("I"), form)
     for operand in options.operands:
@@ -66,10 +73,14 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
                 numbers.append(int(found["number"]))
             elif word in _DAYS:
                 shifts.append((_DAYS[word], "day"))
-            elif word[:3] in _WEEKDAYS and calendar.day_name[_WEEKDAYS[word[:3]]].lower().startswith(word):
+            elif word[:3] in _WEEKDAYS and calendar.day_name[
+                _WEEKDAYS[word[:3]]
+            ].lower().startswith(word):
                 weekday = word[:3]
                 shifts.append((_COUNTS[(found["which"] or "this").strip()], "weekday"))
-            elif word[:3] in _MONTHS and calendar.month_name[_MONTHS[word[:3]]].lower().startswith(word):
+            elif word[:3] in _MONTHS and calendar.month_name[_MONTHS[word[:3]]].lower().startswith(
+                word
+            ):
                 month = _MONTHS[word[:3]]
             elif not found["zone"]:
                 raise ValueError(text)
@@ -80,12 +91,18 @@ def read_moment(now: dt.datetime, text: str) -> dt.datetime:
         if numbers:
             raise ValueError(text)
         midnight = day is not None or weekday
-        moment = dt.datetime.combine(day or now.date(), time or (dt.time() if midnight else now.time()), dt.UTC)
+        moment = dt.datetime.combine(
+            day or now.date(), time or (dt.time() if midnight else now.time()), dt.UTC
+        )
         for amount, unit in shifts:
             moment = _shifted(moment, amount, unit, weekday)
         return moment
     except (ValueError, OverflowError, OSError):
-        hint = "" if text[:4].isdecimal() else ": here are read 'March 1 2026', 'next monday', '2 days ago'"
+        hint = (
+            ""
+            if text[:4].isdecimal()
+            else ": here are read 'March 1 2026', 'next monday', '2 days ago'"
+        )
         raise Refusal(f"invalid date '{text[:60]}'{hint}") from None
 
 
@@ -94,7 +111,9 @@ def _shifted(moment: dt.datetime, amount: int, unit: str, weekday: str) -> dt.da
         return moment + dt.timedelta(seconds=amount * _UNITS[unit])
     if unit == "weekday":
         ahead = (_WEEKDAYS[weekday] - moment.weekday()) % 7
-        return moment + dt.timedelta(days=ahead + 7 * (amount - 1 if amount > 0 and ahead else amount))
+        return moment + dt.timedelta(
+            days=ahead + 7 * (amount - 1 if amount > 0 and ahead else amount)
+        )
     months = moment.month - 1 + amount * (12 if unit == "year" else 1)
     first = moment.replace(year=moment.year + months // 12, month=months % 12 + 1, day=1)
     # A day that the month has not is one of the next month, as in date(1).
@@ -137,8 +156,18 @@ def df(call: Call) -> int:
         disks = []
     if not disks:
         return code or call.complain("no file systems processed")
-    columns = ["source", *(["fstype"] if options.has("T") else []), "size", "used", "avail", "pcent", "target"]
-    columns = ["source", "itotal", "iused", "iavail", "ipcent", "target"] if options.has("i") else columns
+    columns = [
+        "source",
+        *(["fstype"] if options.has("T") else []),
+        "size",
+        "used",
+        "avail",
+        "pcent",
+        "target",
+    ]
+    columns = (
+        ["source", "itotal", "iused", "iavail", "ipcent", "target"] if options.has("i") else columns
+    )
     columns = options.members("output") or columns
     for name in columns:
         if name not in _DF_COLUMNS:
@@ -165,7 +194,9 @@ def df(call: Call) -> int:
             "ipcent": f"{-(-used * 100 // inodes)}%", "pcent": f"{-(-disk.used * 100 // max(1, disk.size))}%",
         })  # fmt: skip
     shown = [[f"{row[name]:{room.get(name, '')}}" for name in columns] for row in rows]
-    left = [index for index, column in enumerate(columns) if column in ("source", "fstype", "target")]
+    left = [
+        index for index, column in enumerate(columns) if column in ("source", "fstype", "target")
+    ]
     return call.print(table(shown, left), code)
 
 
@@ -174,11 +205,22 @@ def free(call: Call) -> int:
     options, memory = call.options, call.machine.memory()
     if options.has("s") and not options.has("c"):
         raise NotSimulated("without '-c' it would never end; leave '-s' out")
-    names, values = ["total", "used", "free", "shared", "buff/cache", "available"], list(memory.values())[:6]
+    names, values = (
+        ["total", "used", "free", "shared", "buff/cache", "available"],
+        list(memory.values())[:6],
+    )
     if options.has("w"):
         names[4:5] = ["buffers", "cache"]
         values[4:5] = [memory["cache"] // 10, memory["cache"] - memory["cache"] // 10]
-    unit = 1 if options.has("b") else 1024**2 if options.has("m") else 1024**3 if options.has("g") else 1024
+    unit = (
+        1
+        if options.has("b")
+        else 1024**2
+        if options.has("m")
+        else 1024**3
+        if options.has("g")
+        else 1024
+    )
     swap = [memory["swap_total"], memory["swap_used"], memory["swap_free"]]
     lines = {"Mem:": values, "Swap:": swap}
     if options.has("t"):
@@ -197,7 +239,9 @@ def uptime(call: Call) -> int:
     if call.options.has("s"):
         return call.print(format_moment(machine.clock.moment(machine.booted_s), "%F %T\n"))
     days, rest = divmod(machine.uptime_s, 86_400)
-    pretty = f"up {days // 7} weeks, {days % 7} days, {rest // 3600} hours, {rest // 60 % 60} minutes"
+    pretty = (
+        f"up {days // 7} weeks, {days % 7} days, {rest // 3600} hours, {rest // 60 % 60} minutes"
+    )
     return call.print(f"{pretty if call.options.has('p') else summary_line(machine)}\n")
 
 
@@ -210,7 +254,11 @@ def summary_line(machine: Machine) -> str:
 @command("uname")
 def uname(call: Call) -> int:
     parts: dict[str, str] = TABLE["uname"]["parts"]
-    wanted = "snrvmo" if call.options.has("a") else [letter for letter in parts if call.options.has(letter)] or ["s"]
+    wanted = (
+        "snrvmo"
+        if call.options.has("a")
+        else [letter for letter in parts if call.options.has(letter)] or ["s"]
+    )
     shown = " ".join(parts[letter] for letter in wanted)
     return call.print(shown.format(host=call.machine.host, release=RELEASE) + "\n")
 
