@@ -18,7 +18,10 @@ from support.tool_models import ToolAnswer, ToolModel, always_calls, gives_no_ar
 
 TEXT, TOOLS, TASKS = ("core", "tool_use"), ("native_tools", "restraint"), ("agentic",)
 SUITES = (*TEXT, *TOOLS, *TASKS)
-COMMANDS = "free df uptime ps top ls cat grep find du stat systemctl journalctl docker git ping dig ss curl tar uname w env"
+COMMANDS = (
+    "free df uptime ps top ls cat grep find du stat systemctl journalctl docker git ping dig ss "
+    "curl tar uname w env"
+)
 EVERYTHING = (
     "Use "
     + ", ".join(f"`{command} -h`" for command in COMMANDS.split())

@@ -10,7 +10,10 @@ import pytest
 from support.command import clawgauge, write_suite
 from support.scripted_server import ScriptedServer, Status, Text
 
-PRICES = '[[price]]\nprovider = "fake"\nmodel = "scripted-model"\ninput = 1000.0\noutput = 1000.0\ncached_input = 10.0\n'
+PRICES = (
+    '[[price]]\nprovider = "fake"\nmodel = "scripted-model"\n'
+    "input = 1000.0\noutput = 1000.0\ncached_input = 10.0\n"
+)
 
 
 def test_the_price_table_says_what_each_call_cost(place: Path, server: ScriptedServer) -> None:

@@ -16,7 +16,10 @@ from support.command import Outcome, clawgauge, read_records, write_suite
 from support.scripted_server import InstalledModel, ScriptedServer, Status, Text
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
-STEERING = f"{CLIPBOARD}\x1b[38;5;199m\x1b[2J\x1b]0;title\x1b\\\x9b5A\x90q\x9c\rover\b\x7f\u202egnp.exe\u2066\u200f\ufeff"
+STEERING = (
+    f"{CLIPBOARD}\x1b[38;5;199m\x1b[2J\x1b]0;title\x1b\\\x9b5A\x90q\x9c\rover\b\x7f"
+    "\u202egnp.exe\u2066\u200f\ufeff"
+)
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>[go](javascript:alert(3)) javascript:alert(4)"
 TABLE = "a|b`c`|d\\|e\n\n| f |\n# h\n```\n- i"
 HOSTILE = f"{STEERING}{MARKUP}{TABLE}"

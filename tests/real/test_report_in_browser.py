@@ -208,7 +208,10 @@ def test_the_plot_names_every_model_and_draws_its_cost(page: Browser) -> None:
     assert "free of charge" in text_of(page, ".tradeoff tbody") and "a call" in text_of(
         page, ".tradeoff tbody"
     )
-    inside = f"[...document.querySelectorAll('{plot} text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
+    inside = (
+        f"[...document.querySelectorAll('{plot} text')]"
+        ".every(text => text.getBoundingClientRect().right <= innerWidth)"
+    )
     assert page.run(inside)
 
 
@@ -415,7 +418,10 @@ def test_a_phone_does_not_scroll_sideways(browser: Browser, sample: str) -> None
         browser.open("about:blank#", until="true")
         browser.open(sample)
         assert browser.run("document.documentElement.scrollWidth") == 390
-        ids = "[...document.querySelectorAll('.prompt-id')].map(id => [id.textContent, id.scrollWidth <= id.clientWidth])"
+        ids = (
+            "[...document.querySelectorAll('.prompt-id')]"
+            ".map(id => [id.textContent, id.scrollWidth <= id.clientWidth])"
+        )
         assert all("/" in name and whole for name, whole in browser.run(ids)), "ids are whole"
         rows = "[...document.querySelectorAll('#calls-window tr[data-place]')].map(row => row.offsetHeight)"
         assert set(browser.run(rows)) == {104}, "rows are as high as the list reckons with"

@@ -157,7 +157,9 @@ def test_structured_calls_come_before_markers_and_keep_the_order_of_the_text() -
 )
 def test_data_behind_a_call_that_is_not_closed_is_no_call(opening: str) -> None:
     """A result that a model makes up after its call is not taken for a second, malformed one."""
-    text = f'{opening}{{"name": "f", "arguments": {{}}}}\n\n{{"celsius": 5}}\n{opening}{{"name": "g", "arguments": {{}}}}'
+    first = f'{opening}{{"name": "f", "arguments": {{}}}}'
+    second = f'{opening}{{"name": "g", "arguments": {{}}}}'
+    text = f'{first}\n\n{{"celsius": 5}}\n{second}'
     assert [(call.name, call.valid) for call in detect_tools(text)] == [("f", True), ("g", True)]
 
 

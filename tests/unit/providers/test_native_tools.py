@@ -412,7 +412,10 @@ def test_a_count_of_tokens_is_one_or_nothing(
 ) -> None:
     """Whole, not negative, not absurd; what else a server sends is left out with one warning."""
     if kind == "openai_chat":
-        chunk = b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":%b}}'
+        chunk = (
+            b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],'
+            b'"usage":{"completion_tokens":%b}}'
+        )
         stream = b"data: " + chunk % said.encode() + b"\n\n"
         stream = stream * 50 + b"data: [DONE]\n\n"
     else:
