@@ -55,9 +55,8 @@ def read_small_file(path: Path, max_bytes: int, too_large: str) -> bytes:
         raise UnfitFile(
             "is a directory; name a file in it" if is_folder else "is not a regular file; name one"
         )
-    if (
-        content is None or len(content) > max_bytes
-    ):  # None: the file has nothing to say yet, as some of /proc
+    # None: the file has nothing to say yet, as some of /proc.
+    if content is None or len(content) > max_bytes:
         raise UnfitFile(too_large)
     return content
 

@@ -27,9 +27,8 @@ from clawgauge.runner.context import RunContext
 from clawgauge.runner.target import TargetRun
 from clawgauge.stats.load import Sample, sample_of
 
-BRIEF_TOKENS = (
-    48  # what a look at a server may answer: long enough to count by, and within any window
-)
+# What a look at a server may answer: long enough to count by, and within any window.
+BRIEF_TOKENS = 48
 _AFTER_FAILURE_S = 1.0
 _LOOK_S = 0.1  # looking at all that was seen holds the loop, and makes stamps late: so often is often enough
 _LEAD_NS = 500_000_000  # before the first arrival: until every machine knows of it

@@ -29,9 +29,8 @@ from clawgauge.reports.clean import clean_lines
 from clawgauge.verdict.wording import word_tokens
 from clawgauge.words import format_duration, format_latency, list_names
 
-_EMBEDDED_SLOTS = (
-    4  # what the embedded server, which is there for the run alone, serves side by side
-)
+# What the embedded server, which is there for the run alone, serves side by side.
+_EMBEDDED_SLOTS = 4
 _MIN_ARRIVALS = 10
 _WARM_UP = 1.25
 """How much longer than it is measured a rate is held."""

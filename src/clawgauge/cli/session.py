@@ -54,7 +54,16 @@ from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
 from clawgauge.suites import prompts_sha256
 from clawgauge.words import plural, word_unasked
 
-_VERSIONED = ("bashkit", "google-re2", "httptools", "msgspec", "psutil", "uvloop", "xllamacpp")
+_VERSIONED = (
+    "bashkit",
+    "google-re2",
+    "httptools",
+    "jsonschema-rs",
+    "msgspec",
+    "psutil",
+    "uvloop",
+    "xllamacpp",
+)
 
 Ask: TypeAlias = Callable[[Plan, RunFolder, Observer], Coroutine[Any, Any, None]]
 """What asks the models, here or on other machines, and records the answers."""

@@ -526,9 +526,8 @@ class Part:
         elif target is not None and name == "target_finished":
             self._observer.target_finished(target)
         elif target is not None and "not_asked" in event.detail:
-            with suppress(
-                KeyError, TypeError, ValueError
-            ):  # what a node says of itself may be anything
+            # What a node says of itself may be anything.
+            with suppress(KeyError, TypeError, ValueError):
                 self._observer.stopped(target, name, event.detail)
         return True
 

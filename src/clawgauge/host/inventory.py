@@ -31,6 +31,7 @@ PACKAGES = (
     "httptools",
     "msgspec",
     "google-re2",
+    "jsonschema-rs",
     "rich",
     "psutil",
     "pyyaml",

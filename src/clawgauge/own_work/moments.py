@@ -48,9 +48,8 @@ _TAKEN_BACK = re.compile(
 )
 _SLASH_COMMAND = re.compile(r"/[a-z][\w-]*(?:\s|:|\Z)")
 _UNHELD = "calls that a suite cannot hold"
-_MAX_DEPTH = (
-    24  # of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes
-)
+# Of arguments: a suite may be 64 deep, and a schema is twice as deep as what it describes.
+_MAX_DEPTH = 24
 # OpenClaw cuts a stored result at about 32,000 characters: the model may have seen more.
 _CUT_CHARS = 31_500
 _MAX_CONTEXT_CHARS, _NO_RESULT = 2_000_000, "Error: there is no result, the run was stopped."

@@ -289,6 +289,7 @@ def _recommend(
     n_harm = group.total("harm").value
     needs = assess_tool_needs(use, arguments, restraint, tasks, n_harm)
     met = {need.met for need in needs}
+    # A model that was never shown the tools will not see them in another run either.
     can_be_told = find_never_shown(use.tools_seen) is None
     is_more_to_ask = not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
     is_open = Fitness.CANNOT_TELL in met and Fitness.NO not in met

@@ -327,9 +327,8 @@ def _scripts_in(value: Any, is_lines: bool, lexicon: Lexicon) -> list[str]:
         return []
     if is_lines or len(value[0].split()) > 1:
         return value
-    if (
-        read_name(value[0]) in lexicon.shell_info
-    ):  # what a shell is told to run by `-c` is what runs
+    # What a shell is told to run by `-c` is what runs.
+    if read_name(value[0]) in lexicon.shell_info:
         for option, script in pairwise(value[1:]):
             if option.startswith("-") and not option.startswith("--") and option.endswith("c"):
                 return [script]
