@@ -6,7 +6,6 @@ import math
 import random
 from array import array
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -40,8 +39,8 @@ class Machine:
 
 def make_side(*, interleave: bool, n_runs: int = 1) -> RunSide:
     """A side that has been read, as far as times are concerned."""
-    side = RunSide(Path("run"))
-    side.__dict__["config"] = SimpleNamespace(options=SimpleNamespace(interleave=interleave))
+    config = SimpleNamespace(options=SimpleNamespace(interleave=interleave))
+    side = RunSide(SimpleNamespace(config=config))  # type: ignore[arg-type]
     side.runs = [side] * n_runs
     return side
 
