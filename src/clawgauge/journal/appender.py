@@ -124,8 +124,13 @@ class Appender:
             raise DiskFailure(str(error)) from error
         # A None in it ends the thread.
         self._queue: SimpleQueue[Pending | None] = SimpleQueue()
+        # The queue is the thread's own: an interrupt while it is joined makes Python take it for
+        # ended, and another one may be started beside it.
         thread = threading.Thread(
-            target=self._write_queue, name=f"journal {self._path.name}", daemon=True
+            target=self._write_queue,
+            args=(self._queue,),
+            name=f"journal {self._path.name}",
+            daemon=True,
         )
         thread.start()
         self._thread = thread
@@ -142,13 +147,13 @@ class Appender:
             self._thread = None
             self._is_stopping = False
 
-    def _write_queue(self) -> None:
+    def _write_queue(self, queue: SimpleQueue[Pending | None]) -> None:
         """What the thread does: whatever waits, up to a bound, goes to the disk at once."""
         is_ending = False
         is_crowded = False
         try:
             while not is_ending:
-                batch, is_ending = self._take_batch(is_crowded)
+                batch, is_ending = self._take_batch(queue, is_crowded)
                 is_crowded = len(batch) > 1
                 if batch:
                     self._commit(batch)
@@ -156,19 +161,21 @@ class Appender:
             os.close(self._fd)
             # Nobody is left waiting should an unforeseen error end the thread. After a normal end
             # nobody is.
-            while not is_ending and not self._queue.empty():
-                pending = self._queue.get()
+            while not is_ending and not queue.empty():
+                pending = queue.get()
                 if pending is not None:
                     self._lose([pending], _STOPPED)
 
-    def _take_batch(self, is_crowded: bool) -> tuple[list[Pending], bool]:
+    def _take_batch(
+        self, queue: SimpleQueue[Pending | None], is_crowded: bool
+    ) -> tuple[list[Pending], bool]:
         """Wait for a line, and take those that are queued behind it.
 
         Returns them, and whether the thread is to end after them.
         """
         batch: list[Pending] = []
         n_bytes = 0
-        pending = self._queue.get()
+        pending = queue.get()
         if is_crowded and pending is not None:
             # Where several calls are under way the next line is near. Waiting for it costs none of
             # them its time, and a thread that wakes for every line fights the loop for the
@@ -178,9 +185,9 @@ class Appender:
             batch.append(pending)
             n_bytes += len(pending.line)
             # Nobody else takes from this queue: what is in it now is there for the next line.
-            if n_bytes >= _BATCH_BYTES or self._queue.empty():
+            if n_bytes >= _BATCH_BYTES or queue.empty():
                 return batch, False
-            pending = self._queue.get()
+            pending = queue.get()
         return batch, True
 
     def _commit(self, batch: Sequence[Pending]) -> None:

@@ -99,7 +99,6 @@ def test_a_stuck_disk_does_not_stop_the_event_loop(tmp_path: Path, run: Run) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a named pipe")
-@pytest.mark.slow
 def test_an_interrupted_close_hangs_nobody_later(tmp_path: Path) -> None:
     """After Ctrl-C while close waits for a stuck disk, the next row is answered and the next close ends."""
     printed = run_child(
