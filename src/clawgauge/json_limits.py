@@ -76,7 +76,8 @@ _SYNTAXES: Mapping[Format, _Syntax] = {
     ),
     "toml": _Syntax(
         text=_any_of(
-            rb'"""(?:[^"\\]|\\.|"(?!""))*+"{3,5}',
+            # The inner group is atomic: Python before 3.11.5 misreads a possessive repeat of a choice.
+            rb'"""(?:(?>[^"\\]++|\\.|"(?!"")))*+"{3,5}',
             rb"'''.*?'{3,5}",
             rb'(?!""")"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"',
             rb"(?!''')'[^'\n]*+'",
