@@ -28,6 +28,7 @@ from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.readings import readings
 from clawgauge.records import (
     CapacityOptions,
+    DecisionOptions,
     Job,
     Prompt,
     PromptKey,
@@ -45,25 +46,38 @@ from clawgauge.registry import (
     find_type,
 )
 from clawgauge.secrets import SecretMask, looks_secret
-from clawgauge.suites import BUILTIN_SUITES, SELECTION, describe_suite, load_suite
+from clawgauge.run_data.asking_order import order_texts
+from clawgauge.run_data.evidence import Observation, find_pools
+from clawgauge.suites import BUILTIN_SUITES, describe_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
+from clawgauge.suites.drawings import Drawings
+from clawgauge.suites.load import WrittenSuite, read_suite
+from clawgauge.verdict.jobs import BUILT_IN, PLAIN_JOBS, find_suites
 from clawgauge.words import plural
 from clawgauge.world import can_run
 
 
+FIND_CONCURRENCY = 0
+"""As `--concurrency`: the run finds out by itself how many calls at once are good."""
+MOST_CALLS_AT_ONCE = 8
+"""How many that are at most, for a server elsewhere."""
+PLAIN_MAX_CALLS = 400
+"""How many requests a target gets at most where neither prompts nor a limit are named."""
+N_DRAWINGS = 3
+"""How many drawings of a prompt there are beside the text as written."""
+# How many prompts are asked both bare and in the user's own context where none are named.
+_N_IN_CONTEXT = {"native_tools": 22, "restraint": 15, "agentic": 9}
+
+
 @dataclass(slots=True)
-class Evidence:
+class EarlierAnswers:
     """What earlier stretches of a run know of a target."""
 
     n_calls: int = 0
-    n_pool: int = 0
-    """How many cells of the tier's prompts have a record."""
-    asked: list[tuple[PromptKey, bool | None]] = field(default_factory=list)
-    """Those of them that are no repeats, as they came, and whether an expected tool was called.
-
-    None is no answer.
-    """
+    """How many requests were made: each turn of a task is one."""
     cost_usd: float = 0.0
+    observations: dict[tuple[str, str, int, int], Observation] = field(default_factory=dict)
+    """What came of every cell, by suite, prompt id, repeat and drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +87,7 @@ class OpenWork:
     done: Collection[CellKey] = frozenset()
     refill: Collection[CellKey] = frozenset()
     """Cells that have a record without an answer, which is put aside when they are asked again."""
-    evidence: Mapping[Target, Evidence] = field(default_factory=dict)
+    answers: Mapping[Target, EarlierAnswers] = field(default_factory=dict)
     beside_usd: float = 0.0
     """What was paid and has no record."""
     stretch: int = 0
@@ -101,6 +115,9 @@ class PlanDraft:
     free: Collection[Target]
     """Targets on the user's own machine that have no price and need none."""
     capacity: CapacityOptions | None
+    decision: DecisionOptions | None
+    """How the answers decide what is asked next; None where a list is asked."""
+    drawings: Drawings
     jobs: Mapping[str, Job]
     config_file: Path | None
     """The configuration file that the user named on the command line."""
@@ -124,6 +141,8 @@ class PlanDraft:
             prices=self.prices,
             free=self.free,
             capacity=self.capacity,
+            decision=self.decision,
+            drawings=self.drawings,
             jobs=self.jobs,
             config_file=self.config_file,
             environ=self.environ,
@@ -146,36 +165,119 @@ class Plan(PlanDraft):
             self.providers.settings[target.provider].make is not None for target in self.targets
         )
 
-    def create_provider(self, name: str) -> Provider:
+    def calls_at_once(self, target: Target) -> int:
+        """How many calls to a target may be under way at most.
+
+        What was not said is found out: a server elsewhere takes several, while one of the user's
+        own takes one at a time.
+        """
+        limit = self.settings.concurrency
+        if limit == FIND_CONCURRENCY:
+            limit = 1 if self.provider(target.provider).local else MOST_CALLS_AT_ONCE
+        if self.decision is not None:
+            limit = min(limit, self.decision.calls_ahead.get(target.label, 1))
+        return limit
+
+    def create_provider(self, target: Target) -> Provider:
         """A provider to measure one target with, which whoever enters it has to leave."""
-        return self.providers.create(name, self.settings.concurrency)
+        return self.providers.create(target.provider, self.calls_at_once(target))
 
 
-def choose_suites(settings: Settings, *, in_context: bool) -> Settings:
+def is_decision_run(settings: Settings) -> bool:
+    """Whether the answers decide what is asked: unless prompts are named, or all are wanted."""
+    if settings.until_decided or settings.job:
+        return True
+    return not names_prompts(settings) and settings.in_context is None
+
+
+def names_prompts(settings: Settings) -> bool:
+    """Whether the settings say which prompts there are to be asked."""
+    return bool(settings.suites) or settings.prompt_ids is not None or settings.full
+
+
+def refuse_mixed_extent(settings: Settings) -> None:
+    """Refuse options of a list of prompts where the answers decide what is asked."""
+    if settings.in_context is not None and (settings.until_decided or settings.job):
+        raise ConfigError("--until-decided leaves out what --in-context compares: use one of them")
+    if not is_decision_run(settings):
+        return
+    name_prompts = "name the prompts with -s SUITE, --prompt-ids or --full"
+    if settings.repeats > 1:
+        raise ConfigError(f"--repeats asks the same prompts again: {name_prompts}")
+    if settings.draw:
+        raise ConfigError(
+            f"--draw asks one drawing of a list of prompts, and this run draws by itself: {name_prompts}"
+        )
+    if settings.fail_under is not None:
+        raise ConfigError(
+            "--fail-under needs -s or --full: what a run without them asks hangs on the answers"
+        )
+
+
+def choose_suites(settings: Settings, jobs: Mapping[str, Job], *, in_context: bool) -> Settings:
     """The settings with suites in them, where the user has named none."""
     if settings.suites:
         return settings
-    if settings.full or settings.prompt_ids is not None:
-        return msgspec.structs.replace(settings, suites=list(BUILTIN_SUITES))
-    suites = list(CONTEXT_SUITES if in_context else SELECTION)
-    prompt_ids = []
-    for suite in suites:
-        for prompt_id in SELECTION[suite]:
-            prompt_ids.append(f"{suite}/{prompt_id}")
-    return msgspec.structs.replace(settings, suites=suites, prompt_ids=prompt_ids)
+    if in_context:
+        suites = list(CONTEXT_SUITES)
+    elif settings.full or settings.prompt_ids is not None:
+        suites = list(BUILTIN_SUITES)
+    else:
+        suites = suites_of_jobs(choose_jobs(settings, jobs), jobs)
+    return msgspec.structs.replace(settings, suites=suites)
+
+
+def choose_jobs(settings: Settings, jobs: Mapping[str, Job]) -> list[str]:
+    """The jobs that a run decides: those that were named, else what everybody wants to know, and
+    the user's own.
+
+    Raises `ConfigError` for a job that nobody knows.
+    """
+    known_jobs = BUILT_IN | dict(jobs)
+    if settings.job is None:
+        return [*PLAIN_JOBS, *(name for name in jobs if name not in PLAIN_JOBS)]
+    for name in settings.job:
+        if name not in known_jobs:
+            names = ", ".join(repr(known) for known in known_jobs)
+            raise ConfigError(f"--job {name!r}: there is no such job; the jobs are {names}")
+    return list(settings.job)
+
+
+def suites_of_jobs(names: Iterable[str], jobs: Mapping[str, Job]) -> list[str]:
+    """The built-in suites that show what these jobs need, in the order of the suites."""
+    known_jobs = BUILT_IN | dict(jobs)
+    needed: set[str] = set()
+    for name in names:
+        needed.update(find_suites(known_jobs[name]))
+    suites = [suite for suite in BUILTIN_SUITES if suite in needed]
+    if not suites:
+        raise ConfigError(
+            "none of the built-in suites shows what these jobs need: name suites with -s"
+        )
+    return suites
 
 
 class PromptSelection(NamedTuple):
-    """The prompts of a run, the suites they are of, and whose context some of them are asked in."""
+    """The prompts of a run, the suites they are of, and whose context some of them are asked in.
+
+    `written` are the suites' files, by the name of the suite.
+    """
 
     settings: Settings
     prompts: list[Prompt]
     suites: list[SuiteInfo]
     context: str | None
+    written: Mapping[str, WrittenSuite]
 
 
 def select_prompts(
-    settings: Settings, suites_dir: Path, secrets: Mapping[str, str], tell: Tell, *, resumes: bool
+    settings: Settings,
+    jobs: Mapping[str, Job],
+    suites_dir: Path,
+    secrets: Mapping[str, str],
+    tell: Tell,
+    *,
+    resumes: bool,
 ) -> PromptSelection:
     """The prompts that the settings name, and the settings with the suites chosen.
 
@@ -184,12 +286,18 @@ def select_prompts(
     context = None
     if settings.in_context and not resumes:
         context = load_context(Path(settings.in_context))
-    settings = choose_suites(settings, in_context=context is not None)
-    suites = _load_suites(settings, suites_dir, tell)
+    if not resumes:
+        refuse_mixed_extent(settings)
+    has_named_prompts = names_prompts(settings)
+    settings = choose_suites(settings, jobs, in_context=context is not None)
+    written = [read_suite(ref, base_dir=suites_dir) for ref in settings.suites]
+    suites = _build_suites(settings, written, tell)
     prompts = [prompt for suite in suites for prompt in suite.prompts]
     if settings.prompt_ids is not None and not resumes:
         prompts = choose_prompts(prompts, settings.prompt_ids)
     context_text = None
+    if context is not None and not has_named_prompts:
+        prompts = _choose_for_context(prompts, suites)
     if context is not None:
         prompts = add_context(prompts, context)
         size = f"{len(context.system or '')} characters, {plural(len(context.tools), 'tool')}"
@@ -201,15 +309,31 @@ def select_prompts(
         prompts = _leave_out_shell_prompts(prompts, tell)
     suite_infos = [describe_suite(suite) for suite in suites]
     return PromptSelection(
-        settings=settings, prompts=prompts, suites=suite_infos, context=context_text
+        settings=settings,
+        prompts=prompts,
+        suites=suite_infos,
+        context=context_text,
+        written={suite.name: file for suite, file in zip(suites, written, strict=True)},
     )
 
 
-def _load_suites(settings: Settings, suites_dir: Path, tell: Tell) -> list[SuiteRecord]:
+def _choose_for_context(prompts: Sequence[Prompt], suites: Sequence[SuiteRecord]) -> list[Prompt]:
+    """Some of every suite, the first in the order in which everybody asks them."""
+    pools = find_pools(prompts, {})
+    versions = {suite.name: suite.version for suite in suites}
+    chosen: set[PromptKey] = set()
+    for suite, n_prompts in _N_IN_CONTEXT.items():
+        members = [prompt for prompt in prompts if prompt.suite == suite]
+        texts = order_texts(members, pools, versions, order=0, n_drawings=0)
+        chosen.update(text.prompt.key for text in texts[:n_prompts])
+    return [prompt for prompt in prompts if prompt.key in chosen]
+
+
+def _build_suites(
+    settings: Settings, written: Sequence[WrittenSuite], tell: Tell
+) -> list[SuiteRecord]:
     """The suites with the drawing that is wanted; reports those in which nothing can be drawn."""
-    suites = [
-        load_suite(ref, base_dir=suites_dir, drawing=settings.draw) for ref in settings.suites
-    ]
+    suites = [suite.build(settings.draw) for suite in written]
     names = [suite.name for suite in suites]
     for name in names:
         if names.count(name) > 1:
@@ -219,9 +343,8 @@ def _load_suites(settings: Settings, suites_dir: Path, tell: Tell) -> list[Suite
             )
     if settings.draw:
         undrawn = []
-        for suite, ref in zip(suites, settings.suites, strict=True):
-            as_written = load_suite(ref, base_dir=suites_dir)
-            if suite.prompts == as_written.prompts:
+        for suite, file in zip(suites, written, strict=True):
+            if suite.prompts == file.build().prompts:
                 undrawn.append(suite.name)
         if undrawn:
             where = ", ".join(undrawn)
@@ -435,7 +558,10 @@ def fit_concurrency(
 
     Reports where that is fewer than were wanted, and what a provider cannot be told.
     """
-    fitted = settings.concurrency
+    wanted = settings.concurrency
+    if wanted == FIND_CONCURRENCY:
+        wanted = MOST_CALLS_AT_ONCE
+    fitted = wanted
     if fitted > 1:
         per_call = max(providers.get(target.provider).descriptors_per_call for target in targets)
         fitted = fit_to_descriptors(fitted, per_call)
@@ -445,6 +571,8 @@ def fit_concurrency(
             f"--concurrency {settings.concurrency} is more than this machine's limit of open files "
             f"allows: {plural(fitted, 'call')} at once"
         )
+    if settings.concurrency == FIND_CONCURRENCY and fitted == wanted:
+        fitted = FIND_CONCURRENCY
     for target in targets:
         name = target.provider
         provider = providers.get(name)

@@ -10,7 +10,8 @@ from clawgauge.config.settings import Settings
 from clawgauge.plan import OpenWork, Plan
 from clawgauge.providers.base import Provider
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import Prompt, RunOptions
+from clawgauge.records import Prompt, RunOptions, Target
+from clawgauge.suites.drawings import NO_DRAWINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +23,8 @@ class GivenPlan(Plan):
     def provider(self, name: str) -> Provider:
         return self.given[name]
 
-    def create_provider(self, name: str) -> Provider:
-        return self.given[name]
+    def create_provider(self, target: Target) -> Provider:
+        return self.given[target.provider]
 
 
 def plan_of(
@@ -41,6 +42,8 @@ def plan_of(
         "prices": {},
         "free": frozenset(),
         "capacity": None,
+        "decision": None,
+        "drawings": NO_DRAWINGS,
         "jobs": {},
         "config_file": None,
         "environ": {},

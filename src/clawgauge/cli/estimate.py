@@ -12,15 +12,20 @@ from typing import Any, NamedTuple
 from clawgauge.console.plain import word_skip
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import stat_file
-from clawgauge.plan import Plan
+from clawgauge.plan import FIND_CONCURRENCY, Plan
 from clawgauge.prices import Price, Tokens, cost_usd, is_free
-from clawgauge.records import GroupSummary, Prompt, PromptKey, RunSummary, Target
+from clawgauge.records import DecisionOptions, GroupSummary, Prompt, RunSummary, Target
 from clawgauge.run_data import Run
-from clawgauge.run_data.schedule import carries_verdict
-from clawgauge.runner.agenda import cost_budget, make_agenda, tier_pool
+from clawgauge.run_data.evidence import find_pools
+from clawgauge.run_data.schedule import carries_verdict, tier_prompts
+from clawgauge.runner.agenda import cost_budget
+from clawgauge.runner.agendas import make_agenda
+from clawgauge.stats.decision import chance_of_decision
 from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
-from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1, tier_1_bounds
+from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1
+from clawgauge.verdict import BUILT_IN
+from clawgauge.verdict.decision import Decisions
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 _MAX_RUNS_READ = 20
@@ -44,24 +49,17 @@ _CHANCES = ((0.9, "nearly all"), (0.5, "most"), (0.2, "some"), (0.0, "few"))
 
 
 class Foresight(NamedTuple):
-    """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1.
-
-    Asked only until that is decided, half of such models take at most `median` prompts (None: more
-    than the plan has).
-    """
+    """The chance `p_decided` that asking a model of true rate `rate` tells whether it is Tier 1."""
 
     rate: float
-    median: int | None
     p_decided: float
 
 
-def foresee(
-    n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES, *, until_decided: bool = False
-) -> list[Foresight]:
+def foresee(n_prompts: int, rates: Sequence[float] = EXAMPLE_RATES) -> list[Foresight]:
     """What a plan with `n_prompts` tool prompts, none a variant of another, tells of each rate."""
     n_prompts = min(n_prompts, _MAX_PROMPTS_FORESEEN)
-    bounds = list(tier_1_bounds(n_prompts)) if until_decided else _final_bounds(n_prompts)
-    return [_foresee_rate(rate, bounds, until_decided=until_decided) for rate in rates]
+    bounds = _final_bounds(n_prompts)
+    return [_foresee_rate(rate, bounds) for rate in rates]
 
 
 def _final_bounds(n_prompts: int) -> list[tuple[int, int]]:
@@ -73,14 +71,11 @@ def _final_bounds(n_prompts: int) -> list[tuple[int, int]]:
     return [undecidable] * (n_prompts - 1) + [(decided_no_at, decided_yes_at)]
 
 
-def _foresee_rate(
-    rate: float, bounds: Sequence[tuple[int, int]], *, until_decided: bool
-) -> Foresight:
+def _foresee_rate(rate: float, bounds: Sequence[tuple[int, int]]) -> Foresight:
     # Where models of this rate stand after n answers, as long as they are undecided: chances by
     # number of passes.
     undecided = [1.0]
     p_decided = 0.0
-    median = None
     for n, (no_at, yes_at) in enumerate(bounds, 1):
         undecided = [
             p_one_less * rate + p_same * (1 - rate)
@@ -90,9 +85,7 @@ def _foresee_rate(
             if n_passed <= no_at or n_passed >= yes_at:
                 p_decided += undecided[n_passed]
                 undecided[n_passed] = 0.0
-        if until_decided and median is None and p_decided >= 0.5:
-            median = n
-    return Foresight(rate, median, p_decided)
+    return Foresight(rate, p_decided)
 
 
 def power_of_drop(n_prompts: int) -> float:
@@ -147,23 +140,23 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
                 "estimated_usd": calls.usd,
             }
         )
-    tier_prompts = _tier_prompts(plan, _asked_prompts(plan))
-    n_families = len({prompt.family for prompt in tier_prompts})
+    tool_prompts = _tier_prompts(plan, _asked_prompts(plan))
+    n_families = len({prompt.family for prompt in tool_prompts})
     likely: list[Foresight] = []
-    if tier_prompts:
-        likely = foresee(n_families, until_decided=settings.until_decided)
+    if tool_prompts and plan.decision is None:
+        likely = foresee(n_families)
     return {
+        "asked": "list" if plan.decision is None else "decision",
         "suites": [suite.name for suite in plan.suites],
         "prompts": len(plan.asked),
         "repeats": settings.repeats,
-        "concurrency": settings.concurrency,
+        "concurrency": max(plan.calls_at_once(target) for target in plan.targets),
         "interleave": settings.interleave,
         "calls": sum(calls.n for calls in calls_by_target.values()),
         "targets": targets,
         "tier": {
-            "prompts": len(tier_prompts),
+            "prompts": len(tool_prompts),
             "families": n_families,
-            "until_decided": settings.until_decided,
             "likely": [foresight._asdict() for foresight in likely],
         },
     }
@@ -177,15 +170,32 @@ def plan_lines(plan: Plan) -> list[str]:
         f"{suite.name} ({plural(n_by_suite[suite.name], 'prompt')})" for suite in plan.suites
     )
     turns = "; the targets take turns at every prompt" if settings.interleave else ""
-    lines = [
-        f"suites: {suites}; repeats: {settings.repeats}; concurrency: {settings.concurrency}{turns}"
-    ]
+    extent = f"repeats: {settings.repeats}"
+    if plan.decision is not None:
+        extent = _word_extent(plan.decision)
+    lines = [f"suites: {suites}; {extent}; concurrency: {_word_concurrency(plan)}{turns}"]
     calls_by_target = expected_calls(plan)
     for target, calls in calls_by_target.items():
-        line = f"  {target.label}: {plural(calls.n, 'call')}, {_expectation(plan, target, calls)}"
+        about = "" if plan.decision is None else "about "
+        n_calls = plural(calls.n, "call")
+        line = f"  {target.label}: {about}{n_calls}, {_expectation(plan, target, calls)}"
         lines.append("; ".join([line, *calls.left_out]))
-    lines.append(_total_line(list(calls_by_target.values()), settings.until_decided))
+    lines.append(_total_line(list(calls_by_target.values()), is_expected=plan.decision is not None))
     return lines
+
+
+def _word_extent(decision: DecisionOptions) -> str:
+    """Until what is decided a run asks."""
+    if not decision.jobs:
+        return "asked until all that these prompts can decide is decided"
+    return f"asked until decided: {', '.join(decision.jobs)}"
+
+
+def _word_concurrency(plan: Plan) -> str:
+    if plan.settings.concurrency != FIND_CONCURRENCY:
+        return str(plan.settings.concurrency)
+    most = max(plan.calls_at_once(target) for target in plan.targets)
+    return "1" if most == 1 else f"up to {most}, found as it goes"
 
 
 def _expectation(plan: Plan, target: Target, calls: ExpectedCalls) -> str:
@@ -200,10 +210,10 @@ def _expectation(plan: Plan, target: Target, calls: ExpectedCalls) -> str:
     return f"about {time}{cost} (as measured here before, {plural(calls.n_past, 'call')})"
 
 
-def _total_line(calls_of_targets: Sequence[ExpectedCalls], until_decided: bool) -> str:
-    at_most = "at most " if until_decided else ""
+def _total_line(calls_of_targets: Sequence[ExpectedCalls], *, is_expected: bool) -> str:
+    about = "about " if is_expected else ""
     n_calls = sum(calls.n for calls in calls_of_targets)
-    line = f"in all: {plural(len(calls_of_targets), 'target')}, {at_most}{plural(n_calls, 'call')}"
+    line = f"in all: {plural(len(calls_of_targets), 'target')}, {about}{plural(n_calls, 'call')}"
     times_s = [calls.seconds for calls in calls_of_targets if calls.seconds is not None]
     if times_s:
         line += f", about {format_duration(sum(times_s) * 1000)}{_word_usd(calls_of_targets)}"
@@ -221,31 +231,51 @@ def _word_usd(calls_of_targets: Iterable[ExpectedCalls]) -> str:
 
 def foresight_lines(plan: Plan) -> list[str]:
     """What the answers will be able to tell, whatever they are."""
+    if plan.decision is not None:
+        return _decision_lines(plan, plan.decision)
     asked = _asked_prompts(plan)
-    tier_prompts = _tier_prompts(plan, asked)
+    tool_prompts = _tier_prompts(plan, asked)
     lines = []
-    if tier_prompts:
-        lines.append(_tier_line(plan, tier_prompts))
+    if tool_prompts:
+        lines.append(_tier_line(plan, tool_prompts))
     n_prompts = len({prompt.family for prompt in asked if carries_verdict(prompt)})
     if n_prompts:
         lines.append(_compare_line(n_prompts, plan.settings.repeats))
     return lines
 
 
+def _decision_lines(plan: Plan, decision: DecisionOptions) -> list[str]:
+    """Which needs the prompts will often not decide, and how often."""
+    known_jobs = BUILT_IN | dict(plan.jobs)
+    jobs = {name: known_jobs[name] for name in decision.jobs} or known_jobs
+    pools = find_pools(plan.asked, known_jobs)
+    lines = []
+    for question in Decisions(jobs).questions:
+        pool = pools.pools.get(question.pool)
+        if pool is None or not pool.prompts:
+            continue
+        n_families = len({pools.family(prompt) for prompt in pool.prompts})
+        if plan.drawings.n_drawings:
+            continue
+        chance = chance_of_decision(n_families, question.zone, question.zone.good)
+        if chance < _GOOD_POWER:
+            families = plural(n_families, "prompt", "different prompts")
+            lines.append(
+                f"{question.pool.removeprefix('job/')}: {families} decide a model at "
+                f"{format_percent(question.zone.good)} in {format_percent(chance)} of runs"
+            )
+    return lines
+
+
 def _asked_prompts(plan: Plan) -> list[Prompt]:
     """The prompts in the order they are asked, as far as the calls go."""
-    ordered: dict[PromptKey, Prompt] = {}
-    if plan.settings.until_decided:
-        # Those that the tier rests on come first.
-        ordered = {prompt.key: prompt for prompt in tier_pool(plan.prompts)}
-    ordered |= {prompt.key: prompt for prompt in plan.prompts}
-    return list(ordered.values())[: plan.settings.max_calls]
+    return list(plan.prompts)[: plan.settings.max_calls]
 
 
 def _tier_prompts(plan: Plan, asked: Iterable[Prompt]) -> list[Prompt]:
     """Those of the prompts that a tier rests on."""
     asked_keys = {prompt.key for prompt in asked}
-    return [prompt for prompt in tier_pool(plan.prompts) if prompt.key in asked_keys]
+    return [prompt for prompt in tier_prompts(plan.prompts) if prompt.key in asked_keys]
 
 
 def _compare_line(n_prompts: int, repeats: int) -> str:
@@ -259,12 +289,12 @@ def _compare_line(n_prompts: int, repeats: int) -> str:
     return line
 
 
-def _tier_line(plan: Plan, tier_prompts: Sequence[Prompt]) -> str:
+def _tier_line(plan: Plan, tool_prompts: Sequence[Prompt]) -> str:
     """For which models the tool prompts will tell whether they are Tier 1."""
-    n_families = len({prompt.family for prompt in tier_prompts})
-    foresights = foresee(n_families, until_decided=plan.settings.until_decided)
-    prompts = plural(len(tier_prompts), "tool prompt")
-    if n_families < len(tier_prompts):
+    n_families = len({prompt.family for prompt in tool_prompts})
+    foresights = foresee(n_families)
+    prompts = plural(len(tool_prompts), "tool prompt")
+    if n_families < len(tool_prompts):
         prompts += f" in {plural(n_families, 'family', 'families')}"
     more = ""
     is_unsure = any(foresight.p_decided < _GOOD_POWER for foresight in foresights)
@@ -279,9 +309,7 @@ def _tier_line(plan: Plan, tier_prompts: Sequence[Prompt]) -> str:
     if strong == weak:
         clear = f"{strong} strong and weak models"
     between = _word_chance(by_rate[BETWEEN])
-    median = by_rate[STRONG].median
-    half = f"; half of the strong need at most {median}" if median else ""
-    return f"tier: {prompts} give a clear answer for {clear} and {between} in between{half}{more}"
+    return f"tier: {prompts} give a clear answer for {clear} and {between} in between{more}"
 
 
 def _word_chance(foresight: Foresight) -> str:
@@ -309,7 +337,7 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
         usd = None
         if n_past:
             past_ms = sum((group.latency_ms.mean or 0.0) * group.n_success for group in groups)
-            seconds = round(past_ms / n_past * n / 1000 / plan.settings.concurrency, 3)
+            seconds = round(past_ms / n_past * n / 1000 / plan.calls_at_once(target), 3)
             call_usd = _call_usd(groups, plan.prices.get(target))
             if call_usd is not None:
                 usd = round(call_usd * n, 6)

@@ -22,6 +22,7 @@ from clawgauge.cli.resume import (
     find_resumed,
     open_work,
     prefer_recorded,
+    read_recorded_suites,
     recorded_prompts,
     refuse_changes,
     resumed_settings,
@@ -45,24 +46,34 @@ from clawgauge.config.settings import (
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import check_run_id
 from clawgauge.plan import (
+    FIND_CONCURRENCY,
+    MOST_CALLS_AT_ONCE,
+    N_DRAWINGS,
+    PLAIN_MAX_CALLS,
     OpenWork,
     PlanDraft,
     Pricing,
     PromptSelection,
     check_targets,
+    choose_jobs,
     choose_prompts,
     find_targets,
     fit_concurrency,
+    is_decision_run,
+    names_prompts,
     price_targets,
     refuse_eviction,
     refuse_secrets,
     select_prompts,
 )
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import CapacityOptions, Prompt, SuiteInfo, Target
+from clawgauge.records import CapacityOptions, DecisionOptions, Prompt, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
-from clawgauge.runner.agenda import tier_pool
-from clawgauge.stats.tiers import can_tell_tier_1
+from clawgauge.run_data import Run
+from clawgauge.run_data.evidence import find_pools
+from clawgauge.suites.drawings import NO_DRAWINGS, Drawings, rules_of
+from clawgauge.suites.load import WrittenSuite
+from clawgauge.verdict import BUILT_IN
 from clawgauge.words import plural
 
 if TYPE_CHECKING:
@@ -100,7 +111,7 @@ class DecidedRun:
         if self.resumed is None:
             return OpenWork()
         draft = self.draft
-        return open_work(self.resumed, draft.settings, draft.prompts, draft.asked, draft.targets)
+        return open_work(self.resumed, draft.settings, draft.asked, draft.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +120,10 @@ class _Basis:
 
     configuration: Configuration
     settings: Settings
+    is_decision_run: bool
+    """Whether the answers decide what is asked."""
+    names_prompts: bool
+    """Whether the user said which prompts there are to be asked."""
     providers: ProviderSet
     environ: Mapping[str, str]
     secrets: Mapping[str, str]
@@ -128,6 +143,8 @@ class _Scope:
     capacity: CapacityOptions | None
     nodes: JoinedNodes | None
     resumed: ResumedRun | None
+    written: Mapping[str, WrittenSuite]
+    """The files of the suites, by name, as far as they are there."""
 
 
 def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
@@ -151,14 +168,18 @@ def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
     if secrets:
         words = [*request.words, *settings.targets, settings.runs_dir]
         refuse_secrets({"the command line or the configuration file": words}, secrets)
-    selection = PromptSelection(settings=settings, prompts=[], suites=[], context=None)
+    selection = PromptSelection(settings=settings, prompts=[], suites=[], context=None, written={})
     if request.capacity is None and (request.resume is None or "suites" in request.options):
         suites_dir = Path() if "suites" in request.options else configuration.folder
         resumes = request.resume is not None
-        selection = select_prompts(settings, suites_dir, secrets, tell, resumes=resumes)
+        selection = select_prompts(
+            settings, configuration.jobs, suites_dir, secrets, tell, resumes=resumes
+        )
     basis = _Basis(
         configuration=configuration,
         settings=selection.settings,
+        is_decision_run=request.capacity is None and is_decision_run(settings),
+        names_prompts=names_prompts(settings),
         providers=ProviderSet(providers),
         environ=environ,
         secrets=secrets,
@@ -202,6 +223,7 @@ async def _find_scope(
                 capacity=request.capacity,
                 nodes=nodes,
                 resumed=None,
+                written=selection.written,
             )
         else:
             resumed = find_resumed(request.resume, Path(basis.settings.runs_dir))
@@ -210,7 +232,6 @@ async def _find_scope(
                 nodes = await _join_nodes(request, basis, resumed.node_names, tell)
             scope = _resume_scope(request, basis, resumed, selection, targets, nodes)
         if scope.capacity is None:
-            _refuse_undecidable(scope)
             is_forced = scope.resumed is not None and scope.resumed.force
             if scope.settings.interleave and not is_forced:
                 await refuse_eviction(
@@ -231,6 +252,15 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         settings = msgspec.structs.replace(settings, concurrency=concurrency)
     else:
         _refuse_impossible_load(capacity, scope.targets, providers, scope.nodes)
+    decision = None
+    drawings = NO_DRAWINGS
+    if capacity is None:
+        decision = _find_decision(scope, basis)
+    if decision is not None:
+        drawings = _find_drawings(scope, decision, tell)
+        is_plain = scope.resumed is None and bool(decision.drawings)
+        if is_plain and settings.max_calls is None:
+            settings = msgspec.structs.replace(settings, max_calls=PLAIN_MAX_CALLS)
     recorded_prices = scope.resumed.recorded.prices if scope.resumed is not None else {}
     pricing = price_targets(settings, scope.targets, providers, recorded_prices)
     if capacity is not None:
@@ -248,6 +278,8 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         prices=pricing.prices,
         free=pricing.free,
         capacity=capacity,
+        decision=decision,
+        drawings=drawings,
         jobs=basis.configuration.jobs,
         config_file=request.config_file,
         environ=basis.environ,
@@ -413,25 +445,85 @@ def _resume_scope(
         capacity=capacity,
         nodes=nodes,
         resumed=resumed,
+        written={},
     )
+
+
+def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
+    """How the answers decide what is asked next; None where a list is asked.
+
+    A resumed run keeps to what it was begun with, so that it asks the same in the same order.
+    """
+    settings = scope.settings
+    if scope.resumed is not None:
+        decision = scope.resumed.recorded.decision
+        if decision is None:
+            return None
+        if settings.job is not None:
+            names = choose_jobs(settings, basis.configuration.jobs)
+            decision = msgspec.structs.replace(decision, jobs=names)
+        return _add_calls_ahead(decision, scope, basis)
+    if not basis.is_decision_run:
+        return None
+    jobs: list[str] = []
+    if not basis.names_prompts or settings.job is not None:
+        jobs = choose_jobs(settings, basis.configuration.jobs)
+    if not jobs:
+        _refuse_undecidable(scope)
+    n_drawings = 0 if basis.names_prompts else N_DRAWINGS
+    decision = DecisionOptions(
+        jobs=jobs,
+        order=settings.order,
+        drawings=n_drawings,
+        rules_sha256=rules_of(scope.written) if n_drawings else {},
+    )
+    return _add_calls_ahead(decision, scope, basis)
 
 
 def _refuse_undecidable(scope: _Scope) -> None:
-    """Refuse --until-decided where no number of answers could decide the tier."""
-    if not scope.settings.until_decided:
-        return
-    if scope.context is not None:
-        raise ConfigError("--until-decided leaves out what --in-context compares: use one of them")
-    n_families = len({prompt.family for prompt in tier_pool(scope.prompts)})
-    # A resumed run may have the answers that decide it.
-    if can_tell_tier_1(0, 0, n_families) or (scope.resumed is not None and n_families):
+    """Refuse --until-decided where the prompts tell of no need of a job."""
+    pools = find_pools(scope.prompts, BUILT_IN)
+    if any(pool.prompts for pool in pools.pools.values()):
         return
     suites = ", ".join(suite.name for suite in scope.suites)
-    how_many = "too few to decide anything" if n_families else "none"
     raise ConfigError(
-        "--until-decided needs prompts that expect a tool, and the prompts chosen of "
-        f"{suites} have {how_many}: add -s tool_use, or leave the option out"
+        f"--until-decided needs prompts that tell of a need of a job, and those chosen of {suites} "
+        "tell of none: leave the option out"
     )
+
+
+def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) -> DecisionOptions:
+    """With how many calls ahead each target is asked: fixed before the first of them."""
+    calls_ahead = dict(decision.calls_ahead)
+    for target in scope.targets:
+        if target.label in calls_ahead:
+            continue
+        n_calls = scope.settings.concurrency
+        if n_calls == FIND_CONCURRENCY:
+            is_local = basis.providers.get(target.provider).local
+            n_calls = 1 if is_local else MOST_CALLS_AT_ONCE
+        calls_ahead[target.label] = n_calls
+    return msgspec.structs.replace(decision, calls_ahead=calls_ahead)
+
+
+def _find_drawings(scope: _Scope, decision: DecisionOptions, tell: Tell) -> Drawings:
+    """The further drawings that the run may ask.
+
+    A resumed run has those that it asked. Others are made of the suites as they are now, where
+    these are still the same.
+    """
+    recorded = {}
+    written = dict(scope.written)
+    if scope.resumed is not None:
+        recorded = Run.open(scope.resumed.path).drawn_prompts
+        suite_files = read_recorded_suites(scope.resumed.recorded)
+        for name, sha256 in decision.rules_sha256.items():
+            file = suite_files.get(name)
+            if file is not None and file.rules_sha256() == sha256:
+                written[name] = file
+            else:
+                tell(f"{name} has changed since the run began: no further values are drawn in it")
+    return Drawings(written, decision.drawings, recorded)
 
 
 def _refuse_impossible_load(

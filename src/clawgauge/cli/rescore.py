@@ -60,10 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Atomic: the old results.jsonl or the new one, never half of each."""
     path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
-    config = Run.open(path).config
+    run = Run.open(path)
+    config = run.config
     judged_by = {prompt.key: prompt for prompt in _prompts(path, config, suite)}
+    texts = {(*key, 0): prompt for key, prompt in judged_by.items()}
+    if suite is None:
+        # A suite that is named says nothing of the values that a drawing had.
+        check_recorded(run.drawn_prompts.values(), path / "prompts.jsonl")
+        texts.update(run.drawn_prompts)
     with closing(Judge()) as judge:
-        rescoring = Rescoring(judged_by, judge)
+        rescoring = Rescoring(texts, judge)
 
         def approve() -> None:
             if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
@@ -106,7 +112,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 class Rescoring:
-    def __init__(self, prompts: dict[tuple[str, str], Prompt], judge: Judge | None = None) -> None:
+    def __init__(
+        self, prompts: dict[tuple[str, str, int], Prompt], judge: Judge | None = None
+    ) -> None:
         self._prompts, self._judge = prompts, judge or Judge()
         self.n_judged = self.n_other_engine = 0
         self.kept: Counter[str] = Counter()
@@ -116,7 +124,7 @@ class Rescoring:
         """The result with today's verdict; itself where it cannot or need not be judged again."""
         if not result.success:
             return result
-        prompt = self._prompts.get(result.prompt)
+        prompt = self._prompts.get(result.text)
         if prompt is None:
             self.kept[_WITHOUT_PROMPT] += 1
             return result

@@ -11,12 +11,12 @@ import msgspec
 from clawgauge import journal
 from clawgauge.config.settings import OPTIONS, Settings, check_options, flag_of
 from clawgauge.errors import RunFolderError, TargetError
-from clawgauge.plan import Evidence, OpenWork, refuse_secret_prompts
+from clawgauge.plan import EarlierAnswers, OpenWork, refuse_secret_prompts
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import Prompt, PromptKey, RunConfig, RunOptions, SuiteInfo, Target
+from clawgauge.records import Prompt, RunConfig, RunOptions, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row, Run
-from clawgauge.runner.agenda import TierSearch, tier_pool
+from clawgauge.run_data.evidence import observe
 from clawgauge.suites import (
     check_recorded,
     describe_suite,
@@ -24,6 +24,7 @@ from clawgauge.suites import (
     load_suite,
     prompts_sha256,
 )
+from clawgauge.suites.load import WrittenSuite, read_suite
 
 _MAX_IDS_NAMED = 5
 
@@ -222,10 +223,18 @@ def _changed_prompts(recorded: Sequence[Prompt], prompts: Sequence[Prompt]) -> l
     return changes
 
 
+def read_recorded_suites(config: RunConfig) -> dict[str, WrittenSuite]:
+    """The files of the suites of a run, by name, as far as they are still there."""
+    files = {}
+    for suite in config.suites:
+        if is_suite_there(suite.source, Path()):
+            files[suite.name] = read_suite(suite.source, base_dir=Path())
+    return files
+
+
 def open_work(
     resumed: ResumedRun,
     settings: Settings,
-    prompts: Sequence[Prompt],
     asked: Sequence[Prompt],
     targets: Collection[Target],
 ) -> OpenWork:
@@ -234,31 +243,21 @@ def open_work(
     events = Run.open(folder).events
     index = journal.index_cells(folder)
     stretch = sum(event.event == "stretch_started" for event in events)
+    is_decision = resumed.recorded.decision is not None
     refill = set()
     if resumed.retry_errors:
-        refill = _find_unanswered(index, settings.repeats, asked, targets)
+        n_times = 2 if is_decision else settings.repeats
+        refill = _find_unanswered(index, n_times, asked, targets)
     is_limited = settings.max_calls is not None or settings.max_cost_usd is not None
-    if not settings.until_decided and not is_limited:
+    if not is_decision and not is_limited:
         return OpenWork(done=set(index) - refill, refill=refill, stretch=stretch)
-    tier_prompts = tier_pool(prompts) if settings.until_decided else []
-    tier_keys = {prompt.key for prompt in tier_prompts}
-    all_evidence = _read_evidence(folder, tier_keys)
-    # Not asked again: failed cells whose tier is decided without them.
-    decided = set()
-    for target, evidence in all_evidence.items():
-        if TierSearch(tier_prompts, settings.repeats, evidence).is_decided:
-            decided.add(target)
-    refill = {
-        key
-        for key in refill
-        if (key.suite, key.prompt_id) not in tier_keys or Target(*key[:3]) not in decided
-    }
-    kept_evidence = all_evidence
+    all_answers = _read_answers(folder)
+    kept_answers = all_answers
     if refill:
-        kept_evidence = _read_evidence(folder, tier_keys, without=refill)
+        kept_answers = _read_answers(folder, without=refill)
     # What is about to be asked again was paid for all the same, and so was what has been
     # superseded; of warm-ups, lost attempts and calls given up only the events tell.
-    beside_usd = _sum_costs(all_evidence) - _sum_costs(kept_evidence)
+    beside_usd = _sum_costs(all_answers) - _sum_costs(kept_answers)
     for row in journal.iter_superseded(folder, Row):
         beside_usd += _paid(row.cost_usd)
     for event in events:
@@ -267,7 +266,7 @@ def open_work(
     return OpenWork(
         done=set(index) - refill,
         refill=refill,
-        evidence=kept_evidence,
+        answers=kept_answers,
         beside_usd=beside_usd,
         stretch=stretch,
     )
@@ -291,34 +290,27 @@ def _find_unanswered(
     return unanswered
 
 
-def _read_evidence(
-    path: Path,
-    tier_keys: Collection[PromptKey],
-    *,
-    without: Collection[journal.CellKey] = frozenset(),
-) -> dict[Target, Evidence]:
-    """The evidence in run folder `path`, by target.
+def _read_answers(
+    path: Path, *, without: Collection[journal.CellKey] = frozenset()
+) -> dict[Target, EarlierAnswers]:
+    """What run folder `path` knows of each target.
 
     Cells in `without` are about to lose their record and count as open.
     """
-    evidence_by_target: dict[Target, Evidence] = {}
+    answers_by_target: dict[Target, EarlierAnswers] = {}
     for row in journal.iter_results(path, Row):
         if row.cell in without:
             continue
-        evidence = evidence_by_target.setdefault(row.target, Evidence())
-        evidence.cost_usd += _paid(row.cost_usd)
-        evidence.n_calls += row.was_asked
-        if row.prompt not in tier_keys:
-            continue
-        evidence.n_pool += 1
-        if row.repeat == 0:
-            is_evidence = row.availability_status == "ok" and row.not_judged is None
-            evidence.asked.append((row.prompt, row.tool_use_success if is_evidence else None))
-    return evidence_by_target
+        answers = answers_by_target.setdefault(row.target, EarlierAnswers())
+        answers.cost_usd += _paid(row.cost_usd)
+        if row.was_asked:
+            answers.n_calls += max(1, row.turns or 1)
+        answers.observations[row.suite, row.prompt_id, row.repeat, row.draw] = observe(row)
+    return answers_by_target
 
 
-def _sum_costs(evidence_by_target: Mapping[Target, Evidence]) -> float:
-    return sum(evidence.cost_usd for evidence in evidence_by_target.values())
+def _sum_costs(answers_by_target: Mapping[Target, EarlierAnswers]) -> float:
+    return sum(answers.cost_usd for answers in answers_by_target.values())
 
 
 def _paid(cost_usd: object) -> float:

@@ -5,6 +5,7 @@ Prints the run folder's path on stdout (the summary with --json); everything for
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ from clawgauge.errors import RequestError
 from clawgauge.journal import encode_line
 from clawgauge.journal.folder import RunFolder
 from clawgauge.run_data.schedule import is_own_work
-from clawgauge.runner.agenda import make_agenda
+from clawgauge.runner.agendas import make_agenda
+
+
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*([smh]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="suites",
         action="append",
         metavar="NAME|FILE",
-        help="default: some of every kind",
+        help="default: what it takes to decide the jobs",
+    )
+    add(
+        "--job",
+        action="append",
+        metavar="NAME",
+        help="decide this job alone; repeatable (default: the four that everybody has)",
     )
     add("--full", **switch, help="all prompts of all built-in suites")
     add("--prompt-ids", metavar="P0,P1", help="only these prompts (P1 of every suite, or SUITE/P1)")
@@ -64,7 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
     add = parser.add_argument_group("how to ask").add_argument
-    add("--concurrency", type=int, metavar="N", help="calls in flight to one target (default 1)")
+    add(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help="calls in flight to one target (default: found out; 1 on your own machine)",
+    )
     add("--timeout", type=float, metavar="S", help="total deadline of one attempt (default 300)")
     add("--max-tokens", type=int, metavar="N", help="bound a reply (default 1024; embedded 256)")
     add(
@@ -73,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="default 0 for local models, none sent to others",
     )
+    add("--order", type=int, metavar="N", help="another order of the same prompts (default 0)")
     add("--seed", type=int, metavar="N", help="sampling seed, where the provider takes one")
     add("--stream", action=either, help="stream replies (default)")
     add("--warm-up", **switch, help="one call first that counts in nothing")
@@ -91,9 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--until-decided",
         action=either,
-        help="ask tool prompts only until Tier 1 or not is 95%% sure",
+        help="with -s or --prompt-ids: ask until all that they can decide is decided",
     )
-    add("--max-calls", type=int, metavar="N", help="ask each target at most N prompts in all")
+    add(
+        "--max-calls",
+        type=int,
+        metavar="N",
+        help="at most N requests to each target (default 400 where no prompts are named)",
+    )
+    add("--max-time", metavar="TIME", help="begin no call after this long: 90s, 3m, 2h")
     add("--max-cost", type=float, metavar="USD", help="stop when the calls have cost this much")
     add(
         "--stop-after-errors",
@@ -162,6 +185,8 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
     for name in ("prompt_ids", "nodes"):
         if name in options:
             options[name] = split_list(options[name])
+    if "max_time" in options:
+        options["max_time"] = read_seconds(options["max_time"])
     resume = None
     if arguments.resume is not None:
         resume = ResumeRequest(arguments.resume, arguments.retry_errors, arguments.force)
@@ -172,6 +197,14 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
         run_id=arguments.run_id,
         resume=resume,
     )
+
+
+def read_seconds(text: str) -> float:
+    """The seconds of a time such as `90s`, `3m` or `2h`; a bare number is seconds."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise RequestError(f"--max-time {text!r}: give a time such as 90s, 3m or 2h")
+    return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
 def split_list(text: str) -> list[str]:

@@ -33,6 +33,7 @@ from clawgauge.journal.folder import RunFolder, missing_folders
 from clawgauge.plan import Plan, PlanDraft
 from clawgauge.providers.base import Provider, Sampling, make_call
 from clawgauge.records import (
+    RULE,
     SCHEMA_VERSION,
     Event,
     GroupSummary,
@@ -48,7 +49,8 @@ from clawgauge.reports.summary import describe_ending
 from clawgauge.reports.words import word_failure, word_given_up
 from clawgauge.run_data import Row, Run
 from clawgauge.run_data.resume import resume_command
-from clawgauge.runner.agenda import cost_budget, make_agenda
+from clawgauge.runner.agenda import cost_budget
+from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.context import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
 from clawgauge.suites import prompts_sha256
@@ -438,6 +440,8 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
         jobs=dict(plan.jobs),
         capacity=plan.capacity,
         context=plan.context,
+        rule=RULE,
+        decision=plan.decision,
     )
 
 

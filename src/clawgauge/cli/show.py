@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
         sys.stdout.write(render(sections, form, document=summary))
         return tell_unreadable(summary.n_unreadable_lines)
     run, fitting = Run.open(path), _Fitting(cell)
-    prompts = {prompt.key: prompt for prompt in run.config.prompts} if run.config else {}
+    prompts = run.prompts_by_text()
     rows_read = run.feed(fitting)
     if not fitting.offsets:
         forms = "PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/PROMPT_ID#REPEAT"
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json(msgspec.structs.replace(result, asked=result.was_asked))
         else:
-            sys.stdout.write(render_call(result, prompts.get(result.prompt)))
+            sys.stdout.write(render_call(result, prompts.get(result.text)))
     return tell_unreadable(rows_read.n_unreadable_lines)
 
 

@@ -42,6 +42,8 @@ def word_stop(event: str, detail: Mapping[str, Any]) -> str:
         return f"{n_prompts} left out: {word_skip_reason(detail)}"
     if event == "budget_spent":
         return _word_spent_budget(detail)
+    if event in ("jobs_decided", "jobs_undecided"):
+        return _word_decision(event, detail)
     evidence = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
     tier = f"Tier {detail['tier']} is {format_percent(detail['p'])} likely"
     if event == "decided":
@@ -55,6 +57,16 @@ def word_stop(event: str, detail: Mapping[str, Any]) -> str:
     if detail["futile"]:
         sentence += ", and the prompts left could not decide it"
     return sentence
+
+
+def _word_decision(event: str, detail: Mapping[str, Any]) -> str:
+    """How the asking of a target ended where the answers decide what is asked."""
+    answers = plural(detail["answers"], "answer")
+    if event == "jobs_decided":
+        return f"decided after {answers}"
+    if detail["all_asked"]:
+        return f"all asked that there is, {answers}: what is open stays open"
+    return f"not decided yet after {answers}"
 
 
 def _word_spent_budget(detail: Mapping[str, Any]) -> str:

@@ -274,7 +274,10 @@ def judge_newest(
             for target, group in (
                 (group.target, group) for group in run.models if wanted(group.target)
             ):
-                one, held = judge_model(job, group, settings_of(config, target)), newest.get(target)
+                one, held = (
+                    judge_model(name, job, group, settings_of(config, target)),
+                    newest.get(target),
+                )
                 if held is None or _tells_more(one, held[0]):
                     newest[target] = one, run.run_id, config
         from_run = {target.label: run_id for target, (_, run_id, _) in newest.items()}

@@ -26,10 +26,13 @@ INVENTORY = "inventory.json"
 RESULTS = "results.jsonl"
 SUMMARY = "summary.json"
 EVENTS = "events.jsonl"
+DRAWN_PROMPTS = "prompts.jsonl"
 SUPERSEDED = "superseded.jsonl"
 TORN = "results.torn"
 LOCK = ".lock"
-RECORDS = frozenset({CONFIG, INVENTORY, RESULTS, SUMMARY, EVENTS, SUPERSEDED, TORN, LOCK})
+RECORDS = frozenset(
+    {CONFIG, INVENTORY, RESULTS, SUMMARY, EVENTS, DRAWN_PROMPTS, SUPERSEDED, TORN, LOCK}
+)
 
 # Far beyond what a run writes: config.json holds whole suites, events.jsonl a line per retry.
 CAP_BYTES = {
@@ -37,6 +40,7 @@ CAP_BYTES = {
     INVENTORY: 32 << 20,
     SUMMARY: 64 << 20,
     EVENTS: 1 << 30,
+    DRAWN_PROMPTS: 256 << 20,
 }
 READ_BUFFER_BYTES = 1 << 18
 LINE_CAP_BYTES = 16 << 20

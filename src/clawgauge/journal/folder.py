@@ -33,7 +33,7 @@ from clawgauge.journal.lock import RunLock
 from clawgauge.journal.names import check_run_id
 from clawgauge.journal.reader import CellKey, RunReader, cell_key, line_decoder
 from clawgauge.json_limits import VALUE_LIMITS, find_excess
-from clawgauge.records import CellRow, Event, Result, RunConfig, share_contexts
+from clawgauge.records import CellRow, DrawnPrompt, Event, Result, RunConfig, share_contexts
 
 _SCAN_BYTES = 1 << 16
 # One write of many lines, the last of them as long as a line can be.
@@ -226,6 +226,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             try:
                 n_torn_bytes = mend_tail(folder._directory, disk.RESULTS, disk.TORN)
                 mend_tail(folder._directory, disk.EVENTS)
+                mend_tail(folder._directory, disk.DRAWN_PROMPTS)
             except (OSError, RunFolderError):
                 folder.close()
                 raise
@@ -273,6 +274,29 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 if self._events_fd is not None and size is not None:
                     with suppress(OSError):
                         os.ftruncate(self._events_fd, size)
+
+    def add_drawn_prompt(self, drawn: DrawnPrompt) -> None:
+        """Write a further drawing of a prompt down, for good, before it is asked.
+
+        Raises `DiskFailure` where the disk does not take it: without it the answer could not be
+        judged again.
+        """
+        self._require_held(disk.DRAWN_PROMPTS)
+        try:
+            fd = self._directory.open(disk.DRAWN_PROMPTS, disk.APPEND)
+            try:
+                size = os.fstat(fd).st_size
+                try:
+                    disk.write_all(fd, clean(encode_line(drawn)))
+                    disk.sync_data(fd)
+                except OSError:
+                    with suppress(OSError):
+                        os.ftruncate(fd, size)
+                    raise
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self._write_failure(disk.DRAWN_PROMPTS, error) from error
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name."""

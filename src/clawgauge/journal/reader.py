@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -34,8 +34,10 @@ from clawgauge.json_limits import (
 from clawgauge.records import (
     SCHEMA_VERSION,
     CellRow,
+    DrawnPrompt,
     Event,
     Inventory,
+    Prompt,
     Result,
     RunConfig,
     RunSummary,
@@ -45,6 +47,8 @@ from clawgauge.records.run import fill_contexts
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+TextKey: TypeAlias = tuple[str, str, int]
+"""A text that was asked: suite, prompt id, drawing."""
 # Of all events together, which are held at once: those of some hundred thousand retries.
 _MAX_EVENT_VALUES = 8_000_000
 _NOTHING = msgspec.Raw(b"")
@@ -80,6 +84,16 @@ def _read_event(line: bytes) -> Event | None:
             return None
         return _convert_event(raw, partial(msgspec.convert, type=Event))
     return event if _has_plain_numbers(event) else None
+
+
+def _read_drawn_prompt(line: bytes) -> DrawnPrompt | None:
+    """The drawing of a line; None where it is none, or holds what no run writes."""
+    if find_excess(line, VALUE_LIMITS) is not None:
+        return None
+    try:
+        return msgspec.json.decode(line, type=DrawnPrompt)
+    except REFUSALS:
+        return None
 
 
 def _convert_event(raw: dict[str, Any], convert: Callable[[dict[str, Any]], Event]) -> Event | None:
@@ -297,6 +311,27 @@ class RunReader(Generic[T]):
                 if event is not None:
                     events.append(event)
         return events
+
+    @cached_property
+    def drawn_prompts(self) -> dict[TextKey, Prompt]:
+        """The further drawings of prompts that were asked, by suite, id and drawing.
+
+        Lines that are none are passed over; of two for one drawing the first counts.
+        """
+        drawn_prompts: dict[TextKey, Prompt] = {}
+        n_values = 0
+        for line in _read_lines(self.path, disk.DRAWN_PROMPTS):
+            n_values += count_values(line)
+            if n_values > _MAX_EVENT_VALUES:
+                raise RunFolderError(
+                    f"{self.path / disk.DRAWN_PROMPTS} holds more than {_MAX_EVENT_VALUES:,} "
+                    f"values, and no run asks so much; restore it from a copy."
+                )
+            drawn = _read_drawn_prompt(line)
+            if drawn is not None:
+                key = (drawn.prompt.suite, drawn.prompt.id, drawn.draw)
+                drawn_prompts.setdefault(key, drawn.prompt)
+        return drawn_prompts
 
     @cached_property
     def first_harness(self) -> bool:
@@ -561,6 +596,7 @@ class CellKey(NamedTuple):
     suite: str
     prompt_id: str
     repeat: int
+    draw: int = 0
 
 
 def cell_key(row: Result | CellRow) -> CellKey:
@@ -572,6 +608,7 @@ def cell_key(row: Result | CellRow) -> CellKey:
         suite=intern(row.suite),
         prompt_id=intern(row.prompt_id),
         repeat=row.repeat,
+        draw=row.draw,
     )
 
 

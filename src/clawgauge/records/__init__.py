@@ -28,6 +28,7 @@ from clawgauge.records.run import (
     MadeCall,
     Message,
 )
+from clawgauge.records.run import RULE, DecisionOptions, DrawnPrompt, NeedRates
 from clawgauge.records.run import CAPACITY, CapacityOptions, ModelInfo, Option, Price, Prompt, Slo
 from clawgauge.records.run import (
     PromptKey,
@@ -44,6 +45,7 @@ from clawgauge.records.summary import (
     ClockTrust,
     CostSummary,
     FailureCount,
+    FamilyTally,
     Fit,
     GroupSummary,
     JobVerdict,

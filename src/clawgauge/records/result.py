@@ -151,6 +151,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_use_success: bool = False
     suite: str = ""
     repeat: int = 0
+    draw: int = 0
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,9 +164,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     server counted too few tokens for them (`too_few_tokens`), or its chat template has no place for
     them (`no_template`); null where a native call was made. `not_judged` is `check_failed` where
     the check of an answer broke: there is no verdict, `error` says what went wrong, and `rescore`
-    may judge it later. `server_us` is where the time went, where a server tells: `SERVER_PARTS`,
-    and of these `wire` is all it cannot see. `asked` is false for a cell that was recorded without
-    having been sent: it tells nothing of the model or its server. Records of earlier versions do
+    may judge it later. `draw` is the drawing of the prompt that was asked: 0 is the text as written,
+    others have other values and stand in prompts.jsonl. `server_us` is where the time went, where a
+    server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see. `asked` is false for a
+    cell that was recorded without having been sent: it tells nothing of the model or its server. Records of earlier versions do
     not have it; `was_asked` works it out for them.
     """
 
@@ -237,6 +239,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tps_rule: int | None = None
     tools_unseen: str | None = None
     not_judged: str | None = None
+    draw: int = 0
 
     @property
     def was_asked(self) -> bool:
@@ -258,6 +261,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def prompt(self) -> PromptKey:
         return self.suite, self.prompt_id
+
+    @property
+    def text(self) -> tuple[str, str, int]:
+        """Which text was asked: suite, prompt id, drawing."""
+        return self.suite, self.prompt_id, self.draw
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt inside the user's own context: system prompt and tools have that in them. `messages` come
     before `prompt`, which is empty where they end with a tool's result. `context` names what the
     prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
+    `pair` is the id of another prompt of the suite, where only both together tell something.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     messages: list[Message] = []
     context: str | None = None
     in_context: bool = False
+    pair: str | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -118,6 +120,13 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def bare_key(self) -> PromptKey:
         """Of a prompt inside a context: the same one without."""
         return self.suite.removesuffix(IN_CONTEXT), self.id
+
+
+class DrawnPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of prompts.jsonl: a prompt of config.json with the values of another drawing."""
+
+    draw: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    prompt: Prompt
 
 
 class SuiteRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,8 +188,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     repeats: Annotated[int, Option(1, 10_000, _POSITIVE, resume="more"), HARMLESS] = 1
     concurrency: Annotated[
-        int, Option(1, 4_096, "a whole number from 1 to 4096", resume="free"), HARMLESS
-    ] = 1
+        int,
+        Option(0, 4_096, "a whole number from 1 to 4096, or 0 to find it out", resume="free"),
+        HARMLESS,
+    ] = 0
     timeout_s: Annotated[
         float, Option(1e-3, 86400, "seconds, more than 0", "timeout", resume="free"), HARMLESS
     ] = 300.0
@@ -222,6 +233,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         int | None, Option(1, 10_000_000, _POSITIVE, resume="free"), HARMLESS
     ] = None
     interleave: Harmless[bool] = False
+    job: Annotated[list[str] | None, Option(resume="extent"), HARMLESS] = None
+    order: Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more"), HARMLESS] = 0
+    max_time_s: Annotated[
+        float | None,
+        Option(1, 31_536_000, "a time of 1s or more", "max_time", resume="extent"),
+        HARMLESS,
+    ] = None
 
     def recorded(self) -> RunOptions:
         """These options alone, without the settings that a subclass adds and no run records."""
@@ -245,12 +263,26 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str | None = None
 
 
+class NeedRates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Between which rates a need may be answered either way.
+
+    A model at `at_least` or below is seldom called fit, one at `good` or above seldom not. `line`
+    lies between them, where one single rate is asked for.
+    """
+
+    at_least: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    good: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    line: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a job needs, and what it weighs among the models that are fit for it.
 
-    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`. The
-    lower end of each rate's interval must reach `at_least`; `recommended` is held to what a
-    recommendation for subagents asks. `column` is the job's name where there is little room.
+    `prompts` are named by SUITE or SUITE/CATEGORY and count together, under the words `called`.
+    Every rate must be shown to be over `at_least`, and a model at `good` or above shows it nearly
+    always; `rates` has other figures for single needs. `recommended` is held to what a
+    recommendation for subagents asks, and `useful` to right calls or the job's own prompts in at
+    least half of all cases. `column` is the job's name where there is little room.
     """
 
     needs: list[
@@ -263,6 +295,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "answers",
             "local",
             "agreement",
+            "useful",
         ]
     ] = []
     prompts: list[str] = []
@@ -283,6 +316,35 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Annotated[float, msgspec.Meta(gt=0, le=1e6)],
     ]
     at_least: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.7
+    good: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    rates: dict[
+        Literal["calls", "arguments", "restraint", "tasks", "prompts"],
+        NeedRates,
+    ] = {}
+
+
+RULE = 2
+"""By which rule jobs are judged today: 2 is the sequential decision.
+
+Rule 1, that of folders that name none, held the interval of each rate against a limit.
+"""
+
+
+class DecisionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run decides what to ask next.
+
+    It asks until the `jobs` are decided, or every need that its prompts tell of where none are
+    named. `order` is the number of the order of prompts. Of each target `calls_ahead` says how
+    many calls are chosen before the first of them has to be answered, by target label; `drawings`
+    is how many drawings of a prompt there are beside the text as written, and `rules_sha256` is
+    what they are made of, by suite.
+    """
+
+    jobs: list[str]
+    order: int = 0
+    calls_ahead: dict[str, Annotated[int, msgspec.Meta(ge=1, le=4_096)]] = {}
+    drawings: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
+    rules_sha256: dict[str, str] = {}
 
 
 CAPACITY = "capacity"
@@ -332,7 +394,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     own is sent with, as it goes on the wire; null is not sent. `prompt_sampling` has the same for
     the prompts that are sent otherwise, by label and `SUITE/ID`. `context` says whose context some
     prompts were asked in: the folder is then for the user alone. `contexts`, by suite and name, is
-    how prompts that name one begin.
+    how prompts that name one begin. `rule` is that by which jobs are judged (`RULE`). `decision` is
+    there where the answers decide what is asked next.
     """
 
     schema_version: int
@@ -355,6 +418,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     contexts: dict[str, Context] = {}
     capacity: CapacityOptions | None = None
     prompt_sampling: dict[str, dict[str, dict[str, Any]]] = {}
+    rule: int = 1
+    decision: DecisionOptions | None = None
 
 
 def share_contexts(prompts: Iterable[Prompt]) -> tuple[dict[str, Context], list[Prompt]]:

@@ -58,6 +58,8 @@ class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`. `met` is `yes`,
     `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`; both are null where there is none.
+    Where answers were decided one by one, `limit` is the rate that is too low, `good` the rate that is good enough, and
+    `score` the evidence: at 3.0 or more a need is met, at -4.4 or less it is not.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     lower: float | None = None
     limit: float | None = None
     why: str = ""
+    good: float | None = None
+    score: float | None = None
 
 
 class ToolsSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,12 +243,25 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None = None
 
 
+class FamilyTally(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`n` prompt families of which `answers` different texts were answered, and `passes` of these passed. A `pair` is
+    passed where both of its prompts are."""
+
+    passes: int
+    answers: int
+    n: int = 1
+    pair: bool = False
+
+
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
     prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
     own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all. `n_unjudged` answers
     have no verdict because their check broke: they are part of no rate. `tps_rule` is the rule
-    of `output_tps`; null where there are no rates, and in a summary of an earlier version, which knew rule 1 alone."""
+    of `output_tps`; null where there are no rates, and in a summary of an earlier version, which knew rule 1 alone.
+    `evidence` is what needs rest on: by `calls`, `arguments`, `restraint`, `tasks` and `job/NAME` (its own prompts),
+    how many prompt families passed how many of the texts that were answered; null where the run was made by an earlier
+    rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking."""
 
     provider: str
     model: str
@@ -306,6 +323,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     n_not_asked: int = 0
     tps_rule: int | None = None
     n_unjudged: int = 0
+    evidence: dict[str, list[FamilyTally]] | None = None
+    decided: dict[str, str] = {}
 
     @property
     def attempted(self) -> int:
@@ -327,7 +346,9 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on. `tie`: fit,
     and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
-    figures shares one."""
+    figures shares one. `state` tells more: `decided_fit`, `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or
+    `not_asked`, with the `chance` of being fit where it is not decided. Both are null in a summary of an earlier rule.
+    """
 
     target: str
     fit: str
@@ -335,6 +356,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     tie: bool = False
     place: int = 0
+    state: str | None = None
+    chance: float | None = None
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -434,7 +457,9 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of results.jsonl;
-    `figures_sha256` is of all the rest. A reader that finds one of them otherwise makes them anew."""
+    `figures_sha256` is of all the rest. A reader that finds one of them otherwise makes them anew. `asked` is
+    `decision` where the answers decided what was asked next, else `list`. `rule` is that by which jobs are judged: 2 is the
+    sequential decision, 1 the intervals of versions before 0.3.0."""
 
     schema_version: int
     run_id: str
@@ -449,3 +474,5 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     clawgauge_version: str | None = None
     results_bytes: int | None = None
     figures_sha256: str | None = None
+    asked: str = "list"
+    rule: int = 1

@@ -21,6 +21,7 @@ from clawgauge.records import (
     Event,
     Inventory,
     Load,
+    Prompt,
     PromptKey,
     Result,
     RunConfig,
@@ -142,6 +143,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tps_rule: Whole | None = None
     tools_unseen: str | None = None
     not_judged: str | None = None
+    draw: int = 0
 
     @property
     def was_asked(self) -> bool:
@@ -161,12 +163,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def cell(self) -> CellKey:
         return CellKey(
-            self.provider, self.model, self.thinking_level, self.suite, self.prompt_id, self.repeat
+            provider=self.provider,
+            model=self.model,
+            thinking_level=self.thinking_level,
+            suite=self.suite,
+            prompt_id=self.prompt_id,
+            repeat=self.repeat,
+            draw=self.draw,
         )
 
     @property
     def prompt(self) -> PromptKey:
         return self.suite, self.prompt_id
+
+    @property
+    def text(self) -> tuple[str, str, int]:
+        """Which text was asked: suite, prompt id, drawing."""
+        return self.suite, self.prompt_id, self.draw
 
     @property
     def succeeded(self) -> bool:
@@ -236,6 +249,20 @@ class Run:
     @property
     def events(self) -> list[Event]:
         return self._reader.events
+
+    @property
+    def drawn_prompts(self) -> dict[tuple[str, str, int], Prompt]:
+        """The further drawings of prompts that were asked, by suite, id and drawing."""
+        return self._reader.drawn_prompts
+
+    def prompts_by_text(self) -> dict[tuple[str, str, int], Prompt]:
+        """Every text that the run asked or may have asked: those of config.json are drawing 0."""
+        prompts: dict[tuple[str, str, int], Prompt] = {}
+        if self.config is not None:
+            for prompt in self.config.prompts:
+                prompts[prompt.suite, prompt.id, 0] = prompt
+        prompts.update(self.drawn_prompts)
+        return prompts
 
     @property
     def first_harness(self) -> bool:

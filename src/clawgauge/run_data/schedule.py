@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 # A search that settled nothing still asks each prompt once only: the repeats were not needed.
 _SEARCH_ENDS = ("decided", "undecided")
+# What the asking of a target ended with where the answers decided what was asked.
+_DECISION_ENDS = ("jobs_decided", "jobs_undecided")
 
 
 def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> list[T]:
@@ -32,9 +34,12 @@ def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> 
 def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
     """The prompts a tier rests on: those that expect a tool, but for tasks and what is told apart
     from a tier."""
+    all_prompts = list(prompts)
+    first_halves = {(prompt.suite, prompt.pair) for prompt in all_prompts if prompt.pair}
     expecting = []
-    for prompt in prompts:
-        is_apart = asks_for_restraint(prompt) or is_task(prompt) or is_own_work(prompt)
+    for prompt in all_prompts:
+        is_paired = prompt.pair is not None or prompt.key in first_halves
+        is_apart = asks_for_restraint(prompt) or is_task(prompt) or is_own_work(prompt) or is_paired
         if prompt.expected_tools and not prompt.in_context and not is_apart:
             expecting.append(prompt)
     return prefer_native(expecting, lambda prompt: bool(prompt.tools))
@@ -194,7 +199,8 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
     return Schedule(
         targets=tuple(config.targets),
         suites=tuple(n_asked),
-        prompts=frozenset(planned),
+        # Where the answers decided what was asked, nothing was planned, and nothing is missing.
+        prompts=frozenset(planned) if config.decision is None else frozenset(),
         judged=frozenset(judged | (set(with_verdict) - planned)),
         restraint=frozenset(prompt.key for prompt in prompts if asks_for_restraint(prompt)),
         tasks=frozenset(prompt.key for prompt in prompts if is_task(prompt)),
@@ -249,6 +255,22 @@ def read_stop(events: Iterable[Event], target_label: str, n_missing: int) -> Sto
         searched=True,
         tier1=_read_tier_1(search),
     )
+
+
+def read_decided(events: Iterable[Event], target_label: str) -> dict[str, str]:
+    """What a run decided of a target, by question: `yes` or `no`. The last word counts."""
+    decided: dict[str, str] = {}
+    for event in events:
+        questions = event.detail.get("questions")
+        if event.target != target_label or not isinstance(questions, dict):
+            continue
+        if event.event not in _DECISION_ENDS:
+            continue
+        decided = {}
+        for question, decision in questions.items():
+            if decision in ("yes", "no"):
+                decided[str(question)] = decision
+    return decided
 
 
 def _count_not_needed(search: Event, n_missing: int) -> int:

@@ -1,4 +1,4 @@
-"""What to ask a target next, given what has come back.
+"""What to ask a target next where that is planned, and what may be spent on it.
 
 Nothing here asks a server or writes a file. Calls that are still out when asking is decided to end
 are not called back: they are the few by which a run may go beyond the decision.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
 from clawgauge.journal import CellKey
-from clawgauge.plan import Evidence, Plan
+from clawgauge.plan import Plan
 from clawgauge.records import Prompt, PromptKey, Result, Target
-from clawgauge.run_data.schedule import tier_prompts
-from clawgauge.stats.tiers import can_tell_tier_1, tell_tier_1, tier_posterior
 from clawgauge.suites.long_text import estimate_tokens
 
 # No model has a smaller context window, so a shorter prompt is never left out.
@@ -31,20 +28,20 @@ _SMALLEST_WINDOW = 512
 _LEAST_OF_ESTIMATE = 0.8
 # Prompts share long texts, and every target is held against the same ones.
 _estimate = lru_cache(maxsize=65_536)(estimate_tokens)
-T = TypeVar("T")
-SpendingKey: TypeAlias = tuple[str, str, int]
-"""A cell of the target that is asked: (suite, prompt id, repeat)."""
+SpendingKey: TypeAlias = tuple[str, str, int, int]
+"""A cell of the target that is asked: (suite, prompt id, repeat, drawing)."""
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """One prompt, once."""
+    """One prompt, once. `draw` says which drawing of it the text is."""
 
     prompt: Prompt
     repeat: int
+    draw: int = 0
 
     @property
     def spending_key(self) -> SpendingKey:
-        return self.prompt.suite, self.prompt.id, self.repeat
+        return self.prompt.suite, self.prompt.id, self.repeat, self.draw
 
     def key(self, target: Target) -> CellKey:
         return CellKey(target.provider, target.model, target.thinking_level, *self.spending_key)
@@ -108,43 +105,12 @@ class OpenCells:
         return position if position < len(self._is_open) else None
 
 
-def tier_pool(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The prompts of a plan that count toward the tier, in the order in which to ask them.
-
-    Suites and categories take turns, and within them the prompts come before their variants:
-    whenever the asking stops, it has seen as many kinds of task as it could.
-    """
-    prompts_by_kind = _group(tier_prompts(prompts), lambda prompt: (prompt.suite, prompt.category))
-    ordered_kinds = []
-    for kind in prompts_by_kind:
-        families = _group(kind, lambda prompt: prompt.family)
-        ordered_kinds.append(_take_turns(families))
-    return _take_turns(ordered_kinds)
-
-
-def _group(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """The members that have a key in common, in the order in which the keys come up."""
-    groups: dict[Hashable, list[T]] = {}
-    for member in members:
-        groups.setdefault(key(member), []).append(member)
-    return list(groups.values())
-
-
-def _take_turns(groups: Sequence[Sequence[T]]) -> list[T]:
-    """The first of each group, then the second of each, and so on."""
-    ordered = []
-    for turn in zip_longest(*groups):
-        for member in turn:
-            if member is not None:
-                ordered.append(member)
-    return ordered
-
-
 @dataclass
 class CallBudget:
-    """At most `limit` cells of a target are asked, those of earlier stretches included.
+    """At most `limit` requests are made to a target, those of earlier stretches included.
 
-    Retries of a cell are not counted.
+    Each turn of a task is one, and a task that was begun is brought to its end. Retries and
+    warm-ups are not counted.
     """
 
     limit: int
@@ -165,9 +131,11 @@ class CallBudget:
         self.spent += 1
 
     def learn(self, result: Result) -> None:
-        """Give the cell back where it was recorded without having been sent."""
+        """Count the further turns of a task; give back a cell that was not sent."""
         if not result.was_asked:
             self.spent -= 1
+        elif result.turns is not None:
+            self.spent += max(0, result.turns - 1)
 
 
 class CostBudget:
@@ -261,7 +229,7 @@ class CostBudget:
 
     def learn(self, result: Result) -> None:
         """Count the cost of a result, unless its attempts have been paid for already."""
-        key = (result.suite, result.prompt_id, result.repeat)
+        key = (result.suite, result.prompt_id, result.repeat, result.draw)
         cost_usd = result.cost_usd
         self._recorded_usd += cost_usd or 0.0
         if key not in self._paid:
@@ -270,7 +238,37 @@ class CostBudget:
         self._paid.discard(key)
 
 
-Budget: TypeAlias = CallBudget | CostBudget
+class TimeBudget:
+    """Calls are begun for `limit` seconds, from the moment that this stretch began."""
+
+    name: ClassVar = "max_time"
+    detail: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._began_s = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def calls_left(self) -> int | None:
+        """0 when the time is over; None as long as it is not, for nobody can say how many."""
+        return None if self.is_open() else 0
+
+    def is_open(self) -> bool:
+        """Whether another cell may be asked."""
+        return self.spent < self.limit
+
+    def issue(self, cell: Cell) -> None:
+        """A cell that is asked takes its time by itself."""
+
+    def learn(self, result: Result) -> None:
+        """A result has taken its time by itself."""
+
+
+Budget: TypeAlias = CallBudget | CostBudget | TimeBudget
 
 
 def cost_budget(plan: Plan) -> CostBudget | None:
@@ -281,98 +279,8 @@ def cost_budget(plan: Plan) -> CostBudget | None:
     limit_usd = plan.settings.max_cost_usd
     if limit_usd is None:
         return None
-    recorded_usd = sum(evidence.cost_usd for evidence in plan.work.evidence.values())
+    recorded_usd = sum(answers.cost_usd for answers in plan.work.answers.values())
     return CostBudget(limit_usd, plan.work.beside_usd + recorded_usd)
-
-
-class TierSearch:
-    """The evidence for one target's tier, counted as answers come back, until it tells Tier 1.
-
-    Variants of a prompt are alike: of a family only the first answer counts. A verdict stands
-    once it is reached. `n` families have an answer, and `k` of these passed.
-    """
-
-    def __init__(self, pool: Sequence[Prompt], repeats: int, before: Evidence) -> None:
-        self.family_by_prompt = {prompt.key: prompt.family for prompt in pool}
-        # Of the families without an answer: how many of their prompts have no record.
-        self._n_unrecorded = Counter(self.family_by_prompt.values())
-        # The families that may still get an answer.
-        self._n_open_families = len(self._n_unrecorded)
-        self._n_cells = len(pool) * repeats
-        self._n_recorded_cells = before.n_pool
-        self.n = 0
-        self.k = 0
-        self._is_tier_1: bool | None = None
-        for key, passed in before.asked:
-            self._count(key, passed)
-
-    @property
-    def is_decided(self) -> bool:
-        return self._is_tier_1 is not None
-
-    @property
-    def is_futile(self) -> bool:
-        """Whether what is left cannot decide it."""
-        return not self.is_decided and not can_tell_tier_1(self.k, self.n, self._n_open_families)
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_decided or self.is_futile
-
-    def has_no_answer(self, family: PromptKey) -> bool:
-        """Whether no prompt of a family has been answered yet."""
-        return family in self._n_unrecorded
-
-    def learn(self, result: Result) -> None:
-        """Count a result of a prompt of the pool; what was not answered is no evidence."""
-        self._n_recorded_cells += 1
-        is_evidence = result.availability_status == "ok" and result.not_judged is None
-        self._count(result.prompt, result.tool_use_success if is_evidence else None)
-
-    def _count(self, key: PromptKey, passed: bool | None) -> None:
-        family = self.family_by_prompt.get(key)
-        if family is None or not self._n_unrecorded[family]:
-            return
-        self._n_unrecorded[family] -= 1
-        if passed is None:
-            if self._n_unrecorded[family] == 0:
-                self._n_open_families -= 1
-            return
-        del self._n_unrecorded[family]
-        self._n_open_families -= 1
-        self.n += 1
-        self.k += passed
-        if self._is_tier_1 is None:
-            self._is_tier_1 = tell_tier_1(self.k, self.n)
-
-    def describe(self) -> dict[str, Any]:
-        """The state of the search, for events.jsonl.
-
-        `not_asked` of the pool's scheduled cells have no record, and `not_needed` of these are
-        done without: all of them once the search is over, before that all but one of each family
-        that has no answer yet.
-        """
-        posterior = tier_posterior(self.k, self.n)
-        likeliest = max(posterior)
-        tier = posterior.index(likeliest) + 1 if self.n else None
-        tier_1 = "cannot_tell"
-        if self._is_tier_1 is not None:
-            tier_1 = "yes" if self._is_tier_1 else "no"
-        not_asked = self._n_cells - self._n_recorded_cells
-        not_needed = not_asked
-        if not self.is_over:
-            not_needed = max(0, not_asked - self._n_open_families)
-        return {
-            "tier": tier,
-            "tier1": tier_1,
-            "n": self.n,
-            "k": self.k,
-            "p": round(likeliest, 6),
-            "asked": self._n_recorded_cells,
-            "not_asked": not_asked,
-            "not_needed": not_needed,
-            "futile": self.is_futile,
-        }
 
 
 class Outcome(NamedTuple):
@@ -383,48 +291,28 @@ class Outcome(NamedTuple):
 
 
 class Agenda:
-    """The open cells of a target, taken one at a time.
+    """The open cells of a target, taken one at a time in the order of the plan.
 
-    Cells that a tier rests on come first, and only until the search for it is over. `skipped` says
-    which cells were left out from the start.
+    `skipped` says which cells were left out from the start.
     """
 
     def __init__(
-        self,
-        cells: OpenCells,
-        search: TierSearch | None,
-        budgets: list[Budget],
-        skipped: Sequence[Outcome] = (),
+        self, cells: OpenCells, budgets: list[Budget], skipped: Sequence[Outcome] = ()
     ) -> None:
         self._planned = cells
-        self._search = search
         self._budgets = budgets
         self.skipped = skipped
-        # By family that has no answer yet: one cell of it may go, or is out while the others wait.
-        # Each of its prompts is asked once, in the pool's order; none once the search is over.
-        self._waiting: dict[PromptKey, list[Cell]] = {}
-        self._waiting_for_answer: dict[PromptKey, list[Cell]] = {}
-        if search is not None:
-            self._take_over_pool(search)
 
-    def _take_over_pool(self, search: TierSearch) -> None:
-        """Take the pool's cells out of the plan, and line up those that the search asks for."""
-        pool = search.family_by_prompt
-        if not pool:
-            return
-        first_cells = {}
-        for cell in self._planned.drop(lambda cell: cell.prompt.key in pool):
-            if cell.repeat == 0:
-                first_cells[cell.prompt.key] = cell
-        if search.is_over:
-            return
-        for key, family in pool.items():
-            if key in first_cells and search.has_no_answer(family):
-                self._waiting.setdefault(family, []).append(first_cells[key])
+    def give_up(self) -> bool:
+        """Whether nothing is taken any more of a target that cannot answer.
+
+        Every planned cell gets its record: those that are left are recorded as not asked.
+        """
+        return False
 
     @property
     def n_open(self) -> int:
-        """How many cells would be asked from here, if no answer changed that."""
+        """How many cells would be asked from here, as far as the budgets allow them."""
         n_open = self.n_untaken
         for budget in self._budgets:
             calls_left = budget.calls_left
@@ -435,11 +323,11 @@ class Agenda:
     @property
     def n_untaken(self) -> int:
         """How many cells nobody has taken yet, whatever the budgets allow."""
-        return len(self._planned) + len(self._waiting)
+        return len(self._planned)
 
     def holds(self, cell: Cell) -> bool:
         """Whether the cell can be taken, as far as the budgets allow it."""
-        return cell in self._planned or cell in self._waiting.get(cell.prompt.family, ())
+        return cell in self._planned
 
     def take(self, only: Cell | None = None) -> Cell | None:
         """The next cell to ask, or `only` that one.
@@ -450,85 +338,35 @@ class Agenda:
             return None
         if only is not None and not self.holds(only):
             return None
-        if not self._waiting or (only is not None and only in self._planned):
-            cell = self._planned.take(only)
-        else:
-            cell = self._take_of_pool(only)
+        cell = self._planned.take(only)
         for budget in self._budgets:
             budget.issue(cell)
         return cell
 
-    def _take_of_pool(self, only: Cell | None) -> Cell:
-        """Take a cell of the first family that waits, or `only` that one."""
-        family = only.prompt.family if only is not None else next(iter(self._waiting))
-        cells = self._waiting.pop(family)
-        cell = only or cells[0]
-        cells.remove(cell)
-        self._waiting_for_answer[family] = cells
-        return cell
-
     def learn(self, result: Result) -> None:
-        """Count a result against the budgets, and let it change what is asked next."""
+        """Count a result against the budgets."""
         for budget in self._budgets:
             budget.learn(result)
-        search = self._search
-        if search is None:
-            return
-        family = search.family_by_prompt.get(result.prompt)
-        if family is None:
-            return
-        search.learn(result)
-        other_cells = self._waiting_for_answer.pop(family, None)
-        if search.is_over:
-            self._waiting.clear()
-        elif other_cells and search.has_no_answer(family):
-            self._waiting[family] = other_cells
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about the cells that were not asked."""
-        outcomes = list(self.skipped)
-        if self._search is not None:
-            event = "decided" if self._search.is_decided else "undecided"
-            outcomes.append(Outcome(event, self._search.describe()))
-        not_asked = self.n_untaken
-        for budget in self._budgets:
-            if budget.calls_left == 0 and not_asked:
-                detail = {
-                    "budget": budget.name,
-                    "limit": budget.limit,
-                    "spent": round(budget.spent, 6),
-                    **budget.detail,
-                    "not_asked": not_asked,
-                }
-                outcomes.append(Outcome("budget_spent", detail))
-        return outcomes
+        return [*self.skipped, *describe_spent(self._budgets, self.n_untaken)]
 
 
-def make_agenda(
-    plan: Plan, target: Target, cost: CostBudget | None = None, window: int | None = None
-) -> Agenda:
-    """A target's open cells.
-
-    The `cost` budget is the whole run's: what one target spends, the next has not. `window` is the
-    model's context window in tokens, where it is known.
-    """
-    settings = plan.settings
-    before = plan.work.evidence.get(target, Evidence())
-    done = plan.work.done
-    cells = OpenCells(plan.asked, settings.repeats)
-    if done:
-        cells.drop(lambda cell: cell.key(target) in done)
-    skipped, left_out = _leave_out(plan, target, cells, window)
-    budgets: list[Budget] = []
-    if cost is not None and target not in plan.free:
-        budgets.append(cost)
-    if settings.max_calls is not None:
-        budgets.append(CallBudget(settings.max_calls, before.n_calls))
-    search = None
-    if settings.until_decided:
-        pool = [prompt for prompt in tier_pool(plan.prompts) if prompt.key not in left_out]
-        search = TierSearch(pool, settings.repeats, before)
-    return Agenda(cells, search, budgets, skipped)
+def describe_spent(budgets: Iterable[Budget], n_untaken: int) -> list[Outcome]:
+    """The budgets that are spent, where something was left to ask."""
+    outcomes = []
+    for budget in budgets:
+        if budget.calls_left == 0 and n_untaken:
+            detail = {
+                "budget": budget.name,
+                "limit": budget.limit,
+                "spent": round(budget.spent, 6),
+                **budget.detail,
+                "not_asked": n_untaken,
+            }
+            outcomes.append(Outcome("budget_spent", detail))
+    return outcomes
 
 
 def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Target]]]:
@@ -537,22 +375,11 @@ def interleaved_order(plan: Plan, run_id: str) -> Iterator[tuple[Cell, list[Targ
     The order of the targets is drawn for each cell from the run's id and the cell's name, so that
     a run that is resumed goes on with the same.
     """
-    for cell in _order_cells(plan):
+    for cell in OpenCells(plan.asked, plan.settings.repeats):
         targets = list(plan.targets)
         prompt = cell.prompt
         random.Random(f"{run_id} {prompt.suite}/{prompt.id} {cell.repeat}").shuffle(targets)
         yield cell, targets
-
-
-def _order_cells(plan: Plan) -> Iterator[Cell]:
-    pool = tier_pool(plan.prompts) if plan.settings.until_decided else []
-    pool_keys = {prompt.key for prompt in pool}
-    asked_by_key = {prompt.key: prompt for prompt in plan.asked}
-    for prompt in pool:
-        if prompt.key in asked_by_key:
-            yield Cell(asked_by_key[prompt.key], 0)
-    other_prompts = [prompt for prompt in plan.asked if prompt.key not in pool_keys]
-    yield from OpenCells(other_prompts, plan.settings.repeats)
 
 
 class _Demands(NamedTuple):
@@ -563,7 +390,7 @@ class _Demands(NamedTuple):
     options: set[str]
 
 
-def _leave_out(
+def leave_out(
     plan: Plan, target: Target, cells: OpenCells, window: int | None
 ) -> tuple[list[Outcome], set[PromptKey]]:
     """Take out the cells that this target cannot be asked.

@@ -13,9 +13,10 @@ from typing import Any
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
-from clawgauge.records import Event, Prompt, Result, Target
-from clawgauge.runner.agenda import Agenda, CostBudget, SpendingKey
+from clawgauge.records import DrawnPrompt, Event, Prompt, Result, Target
+from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.clock import Clock
+from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import Judge
 
 
@@ -68,6 +69,8 @@ class RunContext:
     judge: Judge = field(default_factory=Judge)
     in_flight: set[tuple[Target, SpendingKey]] = field(default_factory=set)
     """The cells of which something was sent and whose result is not yet with the folder."""
+    written_drawings: set[tuple[str, str, int]] = field(default_factory=set)
+    """The further drawings that are in the folder."""
 
     def now_ms(self) -> int:
         return self.clock.wall_ns() // 1_000_000
@@ -77,7 +80,14 @@ class RunContext:
         label = None if target is None else target.label
         self.folder.event(Event(event=name, at_ms=self.now_ms(), target=label, detail=detail))
 
-    def report_stops(self, target: Target, agenda: Agenda) -> None:
+    def write_down(self, cell: Cell) -> None:
+        """Write a further drawing of a prompt into the folder before it is asked, once a run."""
+        key = (cell.prompt.suite, cell.prompt.id, cell.draw)
+        if cell.draw and key not in self.written_drawings:
+            self.folder.add_drawn_prompt(DrawnPrompt(draw=cell.draw, prompt=cell.prompt))
+            self.written_drawings.add(key)
+
+    def report_stops(self, target: Target, agenda: Agenda | DecisionAgenda) -> None:
         """Record by which rules the asking of a target was ended early, and notify the observer."""
         for outcome in agenda.outcomes():
             self.event(outcome.event, target, **outcome.detail)

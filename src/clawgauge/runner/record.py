@@ -140,6 +140,7 @@ def make_result(
         prompt_id=prompt.id,
         prompt_name=prompt.name,
         repeat=cell.repeat,
+        draw=cell.draw,
         asked=was_sent(attempt.failure_type for attempt in call.attempts),
         availability_status=ending.status,
         success=ending.failure_type is None,

@@ -22,7 +22,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan
 from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, Target
-from clawgauge.runner.agenda import Agenda, Cell, cost_budget, interleaved_order, make_agenda
+from clawgauge.runner.agenda import Cell, cost_budget, interleaved_order
+from clawgauge.runner.agendas import AnyAgenda, make_agenda
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.target import TargetRun
@@ -99,7 +100,7 @@ async def _run_targets(
         before: dict[Target, Resources] = {}
         for target, agenda in agendas.items():
             context.observer.target_started(target, agenda.n_open)
-            provider = await stack.enter_async_context(plan.create_provider(target.provider))
+            provider = await stack.enter_async_context(plan.create_provider(target))
             providers[target] = provider
             before[target] = await _record_snapshot(context, target, provider, "before")
 
@@ -146,7 +147,7 @@ async def _run_targets(
 
 async def _make_agendas(
     context: RunContext, targets: Iterable[Target], *, has_other_work: bool
-) -> dict[Target, Agenda]:
+) -> dict[Target, AnyAgenda]:
     """The agendas of the targets that are asked something; why the others are not is recorded."""
     agendas = {}
     for target in targets:
@@ -166,6 +167,9 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
     """
     for target_run in runs.values():
         await target_run.get_ready()
+    if context.plan.decision is not None:
+        await _take_turns_at_decisions(context, runs)
+        return
     rounds = interleaved_order(context.plan, context.folder.run_id)
 
     async def ask_rounds(rounds: Iterable[tuple[Cell, list[Target]]]) -> None:
@@ -180,6 +184,22 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
         for _ in range(context.plan.settings.concurrency):
             # They share one iterator: each round is taken by one of them.
             group.create_task(ask_rounds(rounds))
+    for target_run in runs.values():
+        await target_run.finish()
+
+
+async def _take_turns_at_decisions(context: RunContext, runs: Mapping[Target, TargetRun]) -> None:
+    """Ask every target its own next prompt, in an order that is drawn for each round anew."""
+    rng = random.Random(context.folder.run_id)
+    open_runs = list(runs.values())
+    while open_runs:
+        rng.shuffle(open_runs)
+        still_open = []
+        for target_run in open_runs:
+            if await target_run.ask_next():
+                still_open.append(target_run)
+        # As they were planned, so that a resumed run draws the same.
+        open_runs = [target_run for target_run in runs.values() if target_run in still_open]
     for target_run in runs.values():
         await target_run.finish()
 

@@ -28,6 +28,7 @@ from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_
 from clawgauge.runner.clock import ClientClock, suspended_ns
 from clawgauge.runner.context import RunContext
 from clawgauge.runner.conversation import converse
+from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
 from clawgauge.runner.record import Source, bounded_error, make_result
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
@@ -35,7 +36,7 @@ from clawgauge.timeline import Timeline
 
 WARM_UP_PROMPT = "Reply with OK."
 WARM_UP_MAX_TOKENS = 8
-_WARM_UP: SpendingKey = ("", "warm_up", 0)
+_WARM_UP: SpendingKey = ("", "warm_up", 0, 0)
 # A longer answer is judged in another thread, so that the loop can go on stamping bytes.
 _MAX_CHARS_JUDGED_IN_LOOP = 4_096
 _PREFIX_DIGITS = 12
@@ -57,7 +58,7 @@ class TargetRun:
         run: RunContext,
         target: Target,
         provider: Provider,
-        agenda: Agenda,
+        agenda: Agenda | DecisionAgenda,
         client_clock: ClientClock,
     ) -> None:
         self._run = run
@@ -66,6 +67,7 @@ class TargetRun:
         self._provider = provider
         self._agenda = agenda
         self._client_clock = client_clock
+        self._calls_at_once = run.plan.calls_at_once(target)
         price = run.plan.prices.get(target)
         self._source = Source(
             run_id=run.folder.run_id,
@@ -103,9 +105,16 @@ class TargetRun:
                 pass
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._settings.concurrency, self._agenda.n_open)):
+            for _ in range(self._count_workers()):
                 group.create_task(ask_until_done())
         self._run.report_stops(self._target, self._agenda)
+
+    def _count_workers(self) -> int:
+        """How many cells may be under way at once."""
+        n_workers = self._calls_at_once
+        if isinstance(self._agenda, DecisionAgenda):
+            return n_workers
+        return min(n_workers, self._agenda.n_open)
 
     async def get_ready(self) -> None:
         """Have the provider get ready for the model, and warm it up where that is wanted."""
@@ -133,6 +142,7 @@ class TargetRun:
         if self._ended_by is not None:
             result = self._record_not_asked(cell, self._ended_by)
         else:
+            self._run.write_down(cell)
             self._run.observer.call_started(self._target, cell.prompt)
             result = await self._answer(cell)
             self._count_errors(result)
@@ -149,6 +159,10 @@ class TargetRun:
             cell = self._agenda.take(only)
             if cell is not None:
                 return cell
+            agenda = self._agenda
+            if isinstance(agenda, DecisionAgenda) and agenda.is_waiting and agenda.n_open:
+                await agenda.answered.wait()
+                continue
             is_open = self._agenda.n_open and (only is None or self._agenda.holds(only))
             if self._spending is None or not is_open:
                 return None
@@ -218,7 +232,7 @@ class TargetRun:
             judge = guard_check(self._run.judge.judge)
             return await self._do_aside(partial(make_result, self._source, cell, outcome, judge))
         judge = guard_check(judge_answer)
-        if len(reply.text) > _MAX_CHARS_JUDGED_IN_LOOP and self._settings.concurrency > 1:
+        if len(reply.text) > _MAX_CHARS_JUDGED_IN_LOOP and self._calls_at_once > 1:
             return await asyncio.to_thread(make_result, self._source, cell, outcome, judge)
         began_ns = self._client_clock.now_ns()
         result = make_result(self._source, cell, outcome, judge)
@@ -443,7 +457,8 @@ class TargetRun:
         self._ended_by = failure
         self._run.observer.target_skipped(self._target, failure, self._agenda.n_untaken)
         error = self._source.redact(failure.message)[:_MAX_EVENT_ERROR_CHARS]
-        self._run.event("skip", self._target, failure_type=failure.failure_type, error=error)
+        event = "target_given_up" if self._agenda.give_up() else "skip"
+        self._run.event(event, self._target, failure_type=failure.failure_type, error=error)
 
     async def _warm_up(self) -> None:
         """One short call that loads the model. Recorded as an event, never as a result."""

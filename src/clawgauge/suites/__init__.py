@@ -2,7 +2,6 @@
 
 from clawgauge.suites.load import (
     BUILTIN_SUITES,
-    SELECTION,
     check_recorded,
     describe_suite,
     is_suite_there,

@@ -32,11 +32,6 @@ from clawgauge.suites.prompt import (
 from clawgauge.suites.variants import unfold
 
 BUILTIN_SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic", "long_context")
-_SELECTION = tomllib.loads(Path(__file__).with_name("selection.toml").read_text("utf-8"))
-# The prompts of each suite that a run asks by default.
-SELECTION: dict[str, tuple[str, ...]] = {
-    suite: tuple(ids.split()) for suite, ids in _SELECTION.items()
-}
 MAX_PROMPTS = 10_000
 MAX_TEXT_CHARS = 64 * 1024 * 1024
 # What a tool or a message of a context that prompts share adds to each of them.
@@ -80,6 +75,66 @@ def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> S
 
     Drawing 0 is the suite as written. Raises `SuiteError`.
     """
+    return read_suite(ref, base_dir=base_dir).build(drawing)
+
+
+class WrittenSuite:
+    """A suite's file, read: its prompts can be had as written, or as any drawing has them."""
+
+    def __init__(self, ref: str, header: Mapping[str, Any], context: SuiteContext) -> None:
+        self._ref = ref
+        self._header = header
+        self._context = context
+        self._entries: list[Any] = header["prompts"]
+
+    def build(self, drawing: int = 0) -> SuiteRecord:
+        """The whole suite. Raises `SuiteError`."""
+        header = self._header
+        prompts = _build_prompts(
+            [_copy_entry(entry) for entry in self._entries],
+            self._context,
+            Place(self._ref),
+            self._make_drawing(drawing),
+        )
+        return SuiteRecord(
+            name=header.get("name", ""),
+            version=header.get("version", ""),
+            description=header.get("description", ""),
+            sha256=prompts_sha256(prompts),
+            source=self._ref,
+            prompts=prompts,
+        )
+
+    def draw(self, prompt: Prompt, drawing: int) -> Prompt | None:
+        """One prompt as a drawing has it; None where the suite has no prompt of this id."""
+        written_id = prompt.variant_of or prompt.id
+        for number, entry in enumerate(self._entries, start=1):
+            if not isinstance(entry, dict) or entry.get("id") != written_id:
+                continue
+            forms = _prompts_of_entry(
+                _copy_entry(entry),
+                number,
+                self._context,
+                Place(self._ref),
+                self._make_drawing(drawing),
+            )
+            for form, _ in forms:
+                if form.id == prompt.id:
+                    return form
+        return None
+
+    def rules_sha256(self) -> str:
+        """A hash over all that a drawing is made of: it is the same where drawings are."""
+        rules = [self._entries, self._header.get("long", {})]
+        text = json.dumps(rules, sort_keys=True, default=str, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _make_drawing(self, number: int) -> Drawing:
+        return Drawing(number, self._context.name, self._header.get("long", {}))
+
+
+def read_suite(ref: str, *, base_dir: Path | None = None) -> WrittenSuite:
+    """The file of a suite, not yet made into prompts. Raises `SuiteError`."""
     path = suite_path(ref, base_dir=base_dir)
     place = Place(ref)
     is_builtin = ref in BUILTIN_SUITES
@@ -99,16 +154,12 @@ def load_suite(ref: str, *, base_dir: Path | None = None, drawing: int = 0) -> S
         is_builtin=is_builtin,
         contexts=_read_contexts(header, toolbox, place),
     )
-    suite_drawing = Drawing(drawing, context.name, header.get("long", {}))
-    prompts = _build_prompts(header["prompts"], context, place, suite_drawing)
-    return SuiteRecord(
-        name=header.get("name", ""),
-        version=header.get("version", ""),
-        description=header.get("description", ""),
-        sha256=prompts_sha256(prompts),
-        source=ref,
-        prompts=prompts,
-    )
+    return WrittenSuite(ref, header, context)
+
+
+def _copy_entry(entry: Any) -> Any:
+    """A copy of a prompt as written, of which keys may be taken."""
+    return dict(entry) if isinstance(entry, dict) else entry
 
 
 def _read_header(path: Path, place: Place) -> dict[str, Any]:

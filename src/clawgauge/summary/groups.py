@@ -23,6 +23,7 @@ from clawgauge.records import (
     Status,
     Target,
 )
+from clawgauge.run_data.evidence import ObservationCollector
 from clawgauge.run_data.row import (
     TIMER_NOISE_US,
     Row,
@@ -319,6 +320,7 @@ class Strata:
 
     def __init__(self, only: tuple[Target, Collection[PromptKey]] | None = None) -> None:
         self.loads = LoadCalls()
+        self.observations = ObservationCollector()
         self._strata: defaultdict[StratumKey, Stratum] = defaultdict(Stratum)
         self._only = only
 
@@ -328,6 +330,7 @@ class Strata:
             target, prompts = self._only
             rows = [row for row in rows if row.prompt in prompts and row.target == target]
         self.loads.add(rows)
+        self.observations.add(rows)
         cells = list(map(_cell_of, rows))
         n_by_cell = Counter(cells)
         endings: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 from clawgauge.prices import settings_of
 from clawgauge.records import (
+    RULE,
     SCHEMA_VERSION,
     SERVER_PARTS,
     Event,
@@ -31,7 +32,8 @@ from clawgauge.records.summary import (
     TaskSummary,
 )
 from clawgauge.run_data import RowsRead, Run, Schedule, read_schedule
-from clawgauge.run_data.schedule import Coverage, Stop, read_stop
+from clawgauge.run_data.evidence import Evidence, find_pools
+from clawgauge.run_data.schedule import Coverage, Stop, read_decided, read_stop
 from clawgauge.summary.capacity import read_capacity
 from clawgauge.summary.groups import Ending, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import (
@@ -75,17 +77,23 @@ def summarize(
     groups = strata.groups(config.targets if config else ()).values()
     with_verdict = {ending.prompt for group in groups for ending in group.endings if ending.judged}
     schedule = read_schedule(config, with_verdict)
+    known_jobs = BUILT_IN | (config.jobs if config else {})
+    pools = None
+    if config is not None and config.rule >= RULE and config.capacity is None:
+        pools = find_pools(config.prompts, known_jobs)
     models = []
     for group in groups:
         settings = config.providers.get(group.target.provider, {}) if config else {}
-        models.append(summarize_group(group, schedule, run.events, settings))
+        evidence = None
+        if pools is not None:
+            evidence = Evidence(pools, strata.observations.of(group.target))
+        models.append(summarize_group(group, schedule, run.events, settings, evidence))
     load_options = config.capacity if config else None
     if load_options:
         capacity = read_capacity(run, load_options, strata.loads)
         jobs = judge_load(capacity)
     else:
         capacity = []
-        known_jobs = BUILT_IN | (config.jobs if config else {})
         find_settings = partial(settings_of, config)
         jobs = judge_jobs(models, known_jobs, find_settings, schedule.asked_in_full)
     return RunSummary(
@@ -100,6 +108,8 @@ def summarize(
         capacity=capacity,
         context=config.context if config else None,
         clawgauge_version=__version__,
+        asked="decision" if config is not None and config.decision is not None else "list",
+        rule=RULE if pools is not None else 1,
     )
 
 
@@ -108,9 +118,10 @@ def summarize_group(
     schedule: Schedule,
     events: Sequence[Event],
     provider_settings: Mapping[str, Any],
+    evidence: Evidence | None = None,
 ) -> GroupSummary:
     """The figures of one target. Where its prompts were asked in a context too, the bare ones
-    judge it."""
+    judge it. `evidence` is there where needs are decided by it."""
     target = group.target
     bare = group
     inside = None
@@ -124,8 +135,16 @@ def summarize_group(
     covered = schedule.cover(target, records.recorded, records.asked, stop.n_not_needed)
     coverage = _without_unjudged(covered, schedule, group.endings)
     beside = _pool_beside(bare, schedule, searched=stop.searched)
+    decided = read_decided(events, target.label)
     tool_use = judge_tool_use(
-        bare, schedule, stop, beside.arguments, beside.restraint, beside.tasks
+        bare,
+        schedule,
+        stop,
+        beside.arguments,
+        beside.restraint,
+        beside.tasks,
+        evidence,
+        decided,
     )
     warnings = group_warnings(group, coverage.n_scheduled, stop, tool_use)
     if beside.agreement.n:
@@ -200,6 +219,8 @@ def summarize_group(
         n_not_asked=counts.n_not_asked,
         tps_rule=bare.tps_rule,
         n_unjudged=count_unjudged(group.endings),
+        evidence=evidence.count_all() if evidence is not None else None,
+        decided=decided,
     )
 
 

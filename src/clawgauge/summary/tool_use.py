@@ -4,7 +4,7 @@ be a subagent."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,13 +18,19 @@ from clawgauge.records import (
     ToolUse,
 )
 from clawgauge.records.summary import ToolsSeen
+from clawgauge.run_data.evidence import Evidence
 from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
 from clawgauge.summary.rates import PooledRate, pool_rate
 from clawgauge.verdict.jobs import SUBAGENT_SUITES
-from clawgauge.verdict.needs import assess_tool_needs, find_never_shown
+from clawgauge.verdict.needs import (
+    Assessment,
+    assess_recommendation,
+    assess_tool_needs,
+    find_never_shown,
+)
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import Reason, ReasonCode
 from clawgauge.verdict.wording import word_caution, word_open_tier, word_run, word_tier_of_search
@@ -45,6 +51,8 @@ def judge_tool_use(
     arguments: PooledRate,
     restraint: PooledRate,
     tasks: PooledRate,
+    evidence: Evidence | None = None,
+    decided: Mapping[str, str] | None = None,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and
     who may be a subagent. Prompts that offer tools decide where there are any; else the prompts
@@ -99,7 +107,12 @@ def judge_tool_use(
         tier1=standing.tier_1,
         tools_seen=judge_tools_seen(group),
     )
-    return _recommend(use, group, schedule, arguments, restraint, tasks)
+    n_harm = group.total("harm").value
+    if evidence is None:
+        needs = assess_tool_needs(use, arguments, restraint, tasks, n_harm)
+    else:
+        needs = assess_recommendation(evidence.count_all(), use, n_harm, decided or {})
+    return _recommend(use, group, schedule, needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +294,12 @@ def _recommend(
     use: ToolUse,
     group: Group,
     schedule: Schedule,
-    arguments: PooledRate,
-    restraint: PooledRate,
-    tasks: PooledRate,
+    needs: Sequence[Assessment],
 ) -> ToolUse:
-    """With what follows for subagents: who wrote calls as text, or was never shown the tools, has shown nothing."""
-    n_harm = group.total("harm").value
-    needs = assess_tool_needs(use, arguments, restraint, tasks, n_harm)
+    """With what follows for subagents: who wrote calls as text, or was never shown the tools, has
+    shown nothing."""
     met = {need.met for need in needs}
+    is_recommended = met == {Fitness.YES} and use.tier == 1 and use.source == "native"
     # A model that was never shown the tools will not see them in another run either.
     can_be_told = find_never_shown(use.tools_seen) is None
     is_more_to_ask = not schedule.asked_in_full.issuperset(SUBAGENT_SUITES)
@@ -298,7 +309,7 @@ def _recommend(
         command = " ".join(word_run([group.target.label], SUBAGENT_SUITES))
     return replace(
         use,
-        recommended_for_subagents=met == {Fitness.YES},
+        recommended_for_subagents=is_recommended,
         needs=[need.to_need() for need in needs],
         evidence_command=command,
     )

@@ -7,7 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,11 +25,20 @@ from clawgauge.records import (
     Target,
 )
 from clawgauge.registry import find_type
+from clawgauge.run_data.evidence import job_pool
 from clawgauge.stats.proportions import Interval
+from clawgauge.verdict.decision import (
+    OWN_PROMPTS,
+    USEFUL,
+    Condition,
+    Tallies,
+    find_conditions,
+)
 from clawgauge.verdict.needs import (
     Assessment,
     Rate,
     assess_counts,
+    assess_evidence,
     assess_tool_needs,
     cannot_tell,
     find_never_shown,
@@ -47,6 +56,7 @@ from clawgauge.verdict.ranking import (
     rank_model,
     score_falling,
 )
+from clawgauge.verdict.states import FitState, find_chances, find_state
 from clawgauge.verdict.reasons import NEEDS_NO_ANSWER, NEVER_SHOWN, Reason, ReasonCode
 from clawgauge.verdict.wording import word_fit, word_run
 from clawgauge.words import format_latency, format_money
@@ -63,10 +73,14 @@ _SUITE_BY_NEED = {
     "restraint": "restraint",
     "tasks": "agentic",
 }
+# Of a need that is made of others: those.
+_SUITES_OF_NEED = {"recommended": tuple(_SUITE_BY_NEED), "useful": ("arguments",)}
 # The suites that together show what a recommendation needs. One run must: what several show is not
 # added up.
 SUBAGENT_SUITES = tuple(dict.fromkeys(_SUITE_BY_NEED.values()))
 MAIN_AGENT = "main agent"
+# What everybody wants to know of a model: a run that names no prompts decides these.
+PLAIN_JOBS = (MAIN_AGENT, "subagent with full tools", "heartbeat and triage", "structured data")
 _JOBS_FILE = Path(__file__).with_name("jobs.toml")
 BUILT_IN = msgspec.convert(tomllib.loads(_JOBS_FILE.read_text("utf-8")), dict[str, Job])
 
@@ -90,6 +104,15 @@ class JudgedModel:
     needs: list[Assessment]
     weighed: list[Weighed]
     score: Score
+    chance: float | None = None
+    """How likely it is fit, where that is not decided and enough was asked to tell."""
+
+    @property
+    def state(self) -> FitState | None:
+        """What is known of it; None of a run that is judged by the rule of earlier versions."""
+        if self.group.evidence is None:
+            return None
+        return find_state(self.fitness, self.chance, is_asked=any(need.n for need in self.needs))
 
     @property
     def fitness(self) -> Fitness:
@@ -116,10 +139,16 @@ def judge_jobs(
     """Every job with its models, the best first. `in_full` names the suites that have nothing more
     to ask."""
     is_own_work_asked = any(group.agreement for group in groups)
+    chances = [find_chances(group, jobs) for group in groups]
     verdicts = []
     for name, job in jobs.items():
-        if is_own_work_asked or "agreement" not in job.needs:
-            verdicts.append(_judge_job(name, job, groups, settings_of, in_full))
+        if "agreement" in job.needs and not is_own_work_asked:
+            continue
+        models = []
+        for group, chance_by_job in zip(groups, chances, strict=True):
+            model = judge_model(name, job, group, settings_of(group.target))
+            models.append(replace(model, chance=chance_by_job.get(name)))
+        verdicts.append(_judge_job(name, job, models, in_full))
     return verdicts
 
 
@@ -145,13 +174,8 @@ def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> li
 
 
 def _judge_job(
-    name: str,
-    job: Job,
-    groups: Sequence[GroupSummary],
-    settings_of: SettingsOf,
-    asked_in_full: Collection[str],
+    name: str, job: Job, models: list[JudgedModel], asked_in_full: Collection[str]
 ) -> JobVerdict:
-    models = [judge_model(job, group, settings_of(group.target)) for group in groups]
     models.sort(key=_rank)
     # Those that are fit stand first.
     fit_models = [model for model in models if model.fitness is Fitness.YES]
@@ -167,6 +191,8 @@ def _judge_job(
             n=sum(need.n for need in model.needs),
             tie=len(tied) > 1 and index in tied,
             place=places[index],
+            state=None if model.state is None else model.state.value,
+            chance=None if model.fitness is not Fitness.CANNOT_TELL else model.chance,
         )
         ranking.append(fit)
     targets: list[str] = []
@@ -222,7 +248,7 @@ def _plan_next_run(
         if model.fitness is Fitness.CANNOT_TELL and model.group.n_ok and not model.is_never_shown:
             targets.append(model.group.target.label)
             open_needs.update(need.name for need in model.needs if need.met is Fitness.CANNOT_TELL)
-    needs_by_suite = _find_suites(job)
+    needs_by_suite = find_suites(job)
     for suite, needs in needs_by_suite.items():
         if suite not in asked_in_full and open_needs & needs:
             # All that the job needs, not only what is lacking: what several runs show is not added
@@ -231,11 +257,11 @@ def _plan_next_run(
     return [], []
 
 
-def _find_suites(job: Job) -> dict[str, set[str]]:
+def find_suites(job: Job) -> dict[str, set[str]]:
     """The suites that show what a job needs, each with the names of these needs."""
     needs_by_suite: dict[str, set[str]] = {}
     for name in job.needs:
-        for need in _SUITE_BY_NEED if name == "recommended" else (name,):
+        for need in _SUITES_OF_NEED.get(name, (name,)):
             if need in _SUITE_BY_NEED:
                 needs_by_suite.setdefault(_SUITE_BY_NEED[need], set()).add(need)
     for prompts in job.prompts:
@@ -244,14 +270,19 @@ def _find_suites(job: Job) -> dict[str, set[str]]:
     return needs_by_suite
 
 
-def judge_model(job: Job, group: GroupSummary, settings: Settings) -> JudgedModel:
+def judge_model(name: str, job: Job, group: GroupSummary, settings: Settings) -> JudgedModel:
     """One model held against a job."""
     passes = _assess_passes(job, group, settings)
     needs: list[Assessment] = []
-    for name in job.needs:
-        needs += _assess_need(name, job, group, settings)
-    if job.prompts:
-        needs.append(passes)
+    if group.evidence is not None:
+        needs = _assess_by_evidence(name, job, group, group.evidence, settings)
+    else:
+        for need in job.needs:
+            # As earlier versions judged a fallback.
+            former_need = "answers" if need == USEFUL else need
+            needs += _assess_need(former_need, job, group, settings)
+        if job.prompts and USEFUL not in job.needs:
+            needs.append(passes)
     weighed = []
     shares_of_score = []
     shares_of_error = []
@@ -263,6 +294,57 @@ def judge_model(job: Job, group: GroupSummary, settings: Settings) -> JudgedMode
         shares_of_error.append(weight / total_weight * figure.score.error)
     score = Score(sum(shares_of_score), math.hypot(*shares_of_error))
     return JudgedModel(group, needs, weighed, score)
+
+
+def _assess_by_evidence(
+    job_name: str, job: Job, group: GroupSummary, evidence: Tallies, settings: Settings
+) -> list[Assessment]:
+    """The needs of a job: those that answers decide, and those that are told otherwise."""
+    needs: list[Assessment] = []
+    for need in job.needs:
+        if need == "local":
+            needs.append(_assess_location(settings))
+        elif need == "answers":
+            n = group.attempted
+            needs.append(assess_counts(need, group.n_success, n, float(n), job.at_least))
+        elif need == "agreement":
+            needs.append(_assess_agreement(need, job, group))
+    is_beyond_window = job.prompts and _is_beyond_window(job, _window_of(settings))
+    for condition in find_conditions(job_name, job):
+        if condition.name == OWN_PROMPTS and is_beyond_window:
+            # They are not asked: no run would tell.
+            reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(_window_of(settings)),))
+            needs.append(cannot_tell(job.called, reason))
+            continue
+        needs.append(_assess_condition(condition, job, group, evidence))
+    return needs
+
+
+def _assess_condition(
+    condition: Condition, job: Job, group: GroupSummary, evidence: Tallies
+) -> Assessment:
+    """A condition by the question that speaks most for it."""
+    assessments = []
+    for question in condition.questions:
+        subject = question.pool if question.pool in evidence else condition.name
+        if question.pool.startswith(job_pool("")):
+            subject = job.called
+        assessments.append(
+            assess_evidence(
+                subject,
+                subject,
+                question,
+                evidence,
+                group.tool_use,
+                group.tasks.n_harm,
+                group.decided,
+            )
+        )
+    for fitness in (Fitness.YES, Fitness.CANNOT_TELL, Fitness.NO):
+        of_kind = [assessment for assessment in assessments if assessment.met is fitness]
+        if of_kind:
+            return max(of_kind, key=lambda assessment: assessment.n)
+    raise AssertionError("a condition has a question")
 
 
 def _assess_need(name: str, job: Job, group: GroupSummary, settings: Settings) -> list[Assessment]:
@@ -316,8 +398,8 @@ def _assess_agreement(name: str, job: Job, group: GroupSummary) -> Assessment:
 
 def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessment:
     """The job's own prompts together; of a job without any, all that has a verdict."""
-    window = settings.get("context") or find_type(str(settings.get("type"))).default_context
-    if isinstance(window, int) and _is_beyond_window(job, window):
+    window = _window_of(settings)
+    if window is not None and _is_beyond_window(job, window):
         # They are not asked: no run would tell.
         reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window),))
         return cannot_tell(job.called, reason)
@@ -336,9 +418,14 @@ def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessm
     return assess_counts(job.called, k, n, n_effective, job.at_least)
 
 
-def _is_beyond_window(job: Job, window: int) -> bool:
+def _window_of(settings: Settings) -> int | None:
+    window = settings.get("context") or find_type(str(settings.get("type"))).default_context
+    return window if isinstance(window, int) else None
+
+
+def _is_beyond_window(job: Job, window: int | None) -> bool:
     """Whether all prompts of a job are longer than a context window, as far as their names tell."""
-    if not job.prompts:
+    if not job.prompts or window is None:
         return False
     for prompts in job.prompts:
         length = _LENGTH.search(prompts)

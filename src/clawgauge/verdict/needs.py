@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from clawgauge.records import Need, ToolUse
+from clawgauge.records import FamilyTally, Need, ToolUse
 from clawgauge.records.summary import ToolsSeen
+from clawgauge.run_data.evidence import ARGUMENTS, CALLS, RESTRAINT, TASKS
+from clawgauge.stats.decision import Decision, decide
 from clawgauge.stats.proportions import Interval, wilson_interval
+from clawgauge.verdict.decision import RECOMMENDATION, Question, Tallies
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import Reason, ReasonCode
 from clawgauge.verdict.wording import word_need
 from clawgauge.words import format_percent, format_short_of
 
-# What a recommendation for subagents asks at least of each rate.
+_POOLS_WITH_TOOLS = frozenset({CALLS, ARGUMENTS, RESTRAINT, TASKS})
+_OUTCOMES = {
+    Decision.YES: (Fitness.YES, ReasonCode.DECIDED_YES),
+    Decision.NO: (Fitness.NO, ReasonCode.DECIDED_NO),
+    Decision.OPEN: (Fitness.CANNOT_TELL, ReasonCode.STILL_OPEN),
+}
+# What a recommendation for subagents asks at least of each rate, by the rule of earlier versions.
 _RECOMMENDATION_LIMITS = {"arguments": 0.7, "restraint": 0.7, "tasks": 0.5}
 
 
@@ -42,6 +52,8 @@ class Assessment:
     n: int = 0
     lower: float | None = None
     limit: float | None = None
+    good: float | None = None
+    score: float | None = None
 
     def to_need(self) -> Need:
         """The need as summary.json has it."""
@@ -53,6 +65,8 @@ class Assessment:
             lower=self.lower,
             limit=self.limit,
             why=word_need(self.reason),
+            good=self.good,
+            score=self.score,
         )
 
 
@@ -119,6 +133,91 @@ def _assess_measured(name: str, subject: str, rate: Rate, limit: float) -> Asses
     code = ReasonCode.TOO_FEW_TO_TELL if rate.n else ReasonCode.NOT_MEASURED
     reason = Reason(code, subject, rate.k, rate.n)
     return Assessment(name, Fitness.CANNOT_TELL, reason, rate.k, rate.n, limit=limit)
+
+
+def assess_question(
+    name: str,
+    subject: str,
+    question: Question,
+    tallies: Sequence[FamilyTally],
+    decided: Mapping[str, str],
+) -> Assessment:
+    """A need as its answers have decided it.
+
+    `decided` is what the run itself decided when it stopped asking: that stands although calls that
+    were still out may have gone the other way, but not on its word alone.
+    """
+    k = 0
+    n = 0
+    for tally in tallies:
+        k += tally.passes * tally.n
+        n += tally.answers * tally.n
+    if not n:
+        reason = Reason(ReasonCode.NOT_MEASURED, subject)
+        return Assessment(name, Fitness.CANNOT_TELL, reason, limit=question.zone.bad)
+    value = question.score(tallies)
+    decision = decide(value)
+    by_run = decided.get(question.label)
+    if decision is Decision.OPEN and by_run == Decision.YES.value and value > 0:
+        decision = Decision.YES
+    if decision is Decision.OPEN and by_run == Decision.NO.value and value < 0:
+        decision = Decision.NO
+    met, code = _OUTCOMES[decision]
+    figures = (format_percent(question.zone.bad), format_percent(question.zone.line))
+    interval = wilson_interval(k, n)
+    return Assessment(
+        name=name,
+        met=met,
+        reason=Reason(code, subject, k, n, figures),
+        k=k,
+        n=n,
+        lower=interval[0] if interval is not None else None,
+        limit=question.zone.bad,
+        good=question.zone.good,
+        score=round(value, 6),
+    )
+
+
+def assess_evidence(
+    name: str,
+    subject: str,
+    question: Question,
+    evidence: Tallies,
+    use: ToolUse,
+    n_harm: int,
+    decided: Mapping[str, str],
+) -> Assessment:
+    """A need by the answers of a model; of what it was never shown nothing can be told.
+
+    In `n_harm` tasks something forbidden was done, which nothing else makes good.
+    """
+    tallies = evidence.get(question.pool, ())
+    assessment = assess_question(name, subject, question, tallies, decided)
+    if question.pool not in _POOLS_WITH_TOOLS:
+        return assessment
+    never_shown = find_never_shown(use.tools_seen)
+    if never_shown is not None:
+        return replace(assessment, met=Fitness.CANNOT_TELL, reason=never_shown)
+    if question.pool == CALLS and not assessment.n and use.n:
+        reason = Reason(ReasonCode.ONLY_TEXT_CALLS, "calls")
+        return Assessment(name, Fitness.CANNOT_TELL, reason)
+    if question.pool == TASKS and n_harm:
+        reason = Reason(ReasonCode.HARM, subject, assessment.k, assessment.n, (str(n_harm),))
+        return replace(assessment, met=Fitness.NO, reason=reason)
+    return assessment
+
+
+def assess_recommendation(
+    evidence: Tallies, use: ToolUse, n_harm: int, decided: Mapping[str, str]
+) -> list[Assessment]:
+    """What a recommendation for subagents needs: native calls, right arguments, restraint and
+    tasks."""
+    needs = []
+    for pool, zone in RECOMMENDATION:
+        subject = "tasks done" if pool == TASKS else pool
+        question = Question(pool, zone)
+        needs.append(assess_evidence(pool, subject, question, evidence, use, n_harm, decided))
+    return needs
 
 
 def assess_counts(name: str, k: int, n: int, n_effective: float, limit: float) -> Assessment:

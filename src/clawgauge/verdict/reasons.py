@@ -16,6 +16,11 @@ class ReasonCode(Enum):
     RATE_AT_MOST = auto()
     # A rate whose answers say nothing of other prompts (k, n).
     TOO_FEW_TO_TELL = auto()
+    # What answers have decided so far (k, n, figures: too low a rate, and the line between fit and
+    # not fit): met, not met, open.
+    DECIDED_YES = auto()
+    DECIDED_NO = auto()
+    STILL_OPEN = auto()
     # Native calls and their tier (k, n, figures: the tier).
     TIER_DECIDED = auto()
     TIER_NOT_DECIDED = auto()

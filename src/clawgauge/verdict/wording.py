@@ -27,6 +27,9 @@ _RECOMMENDATION_SUBJECTS = _SUBJECTS | {"tasks": "tasks done"}
 _TEXTS = {
     ReasonCode.RATE_AT_LEAST: "{subject} {k} of {n} (at least {0}, needs {1})",
     ReasonCode.RATE_AT_MOST: "{subject} {k} of {n} (at most {0}, needs {1})",
+    ReasonCode.DECIDED_YES: "{subject} {k} of {n} (over {0}, needs {1})",
+    ReasonCode.DECIDED_NO: "{subject} {k} of {n} (too few: needs {1})",
+    ReasonCode.STILL_OPEN: "{subject} {k} of {n} (not decided, needs {1})",
     ReasonCode.TOO_FEW_TO_TELL: "{subject} {k} of {n} (too few to tell)",
     ReasonCode.TIER_DECIDED: "{subject} {k} of {n} (Tier {0})",
     ReasonCode.TIER_NOT_DECIDED: "{subject} {k} of {n} (Tier {0}, not decided)",

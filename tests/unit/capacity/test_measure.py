@@ -18,7 +18,8 @@ from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
 from clawgauge.records import CapacityOptions, Price, Prompt, Slo, Target
-from clawgauge.runner.agenda import Cell, CostBudget, make_agenda
+from clawgauge.runner.agenda import Cell, CostBudget
+from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.target import TargetRun

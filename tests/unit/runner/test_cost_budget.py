@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from clawgauge.runner.agenda import Agenda, CostBudget, make_agenda
+from clawgauge.runner.agenda import Agenda, CostBudget
+from clawgauge.runner.agendas import make_agenda
 from support.plans import plan_of
 
 from .prompts import TARGET, plain_prompt, result_of

@@ -15,7 +15,8 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.outcomes import Reply
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink, Turn, create_provider
 from clawgauge.records import Price, Prompt, Target
-from clawgauge.runner.agenda import CostBudget, make_agenda
+from clawgauge.runner.agenda import CostBudget
+from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.attempts import Spending
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.context import Observer, RunContext

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from clawgauge.suites import load_suite, suite_path
 from clawgauge.suites.document import Place
 from clawgauge.suites.draw import Drawing, Swap, draw_texts
 from clawgauge.suites.prompt import SuiteContext, fold_defaults
+from support.coin_model import in_drawing
 from support.slow_rest import slow_rest
 from support.tool_models import read_answer
 
@@ -67,18 +67,6 @@ def test_every_prompt_has_right_answers_in_three_styles_and_three_wrong_ones(sui
         for kind in ("right", "wrong") if prompt.validator["type"] != "noop" else ():
             written = {json.dumps(answer) for answer in reference[kind]}
             assert len(written | known.get((prompt.id, kind), set())) >= 3, (prompt.id, kind)
-
-
-def in_drawing(answer: Any, swap: Swap) -> Any:
-    """An answer of drawing 0 as another drawing has it, with whole numbers and moments written as the suites do."""
-    if isinstance(answer, dict):
-        return {key: in_drawing(value, swap) for key, value in answer.items()}
-    if isinstance(answer, list):
-        return [in_drawing(value, swap) for value in answer]
-    if isinstance(answer, float) and answer.is_integer():
-        whole = swap.value(int(answer))
-        return answer if whole == answer else whole
-    return swap.value(re.sub(r"(\d)T(\d)", r"\1 \2", answer) if isinstance(answer, str) else answer)
 
 
 @pytest.mark.parametrize("drawing", slow_rest((1, 0, 2, 3), every=4))

@@ -1,0 +1,317 @@
+"""What to ask next so that the jobs of a run are decided with as few calls as that takes.
+
+The prompt at a position of a run's order depends on the verdicts at earlier positions alone, and
+never on when they came: a run that was killed goes on with the same prompts in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from clawgauge.records import FamilyTally, Prompt, Result
+from clawgauge.run_data.evidence import (
+    Evidence,
+    EvidencePools,
+    Observation,
+    Observations,
+    TextKey,
+    observe,
+)
+from clawgauge.runner.agenda import Budget, Cell, Outcome, SpendingKey, describe_spent
+from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
+from clawgauge.stats.decision import NO_AT, YES_AT, Decision, FamilyCounts, score
+from clawgauge.suites.drawings import Drawings
+from clawgauge.verdict.decision import Decisions, Question
+
+# What a task is expected to take, as long as nothing is known of the model.
+_CALLS_OF_A_TASK = 7
+# The pass rate that is expected of a model before it was asked, as passes among answers.
+_EXPECTED_PASSES = 9
+_EXPECTED_ANSWERS = 10
+
+
+class DecisionAgenda:
+    """The cells of a target, chosen one at a time by what the answers have decided so far.
+
+    The cell at position i is chosen by the answers at positions up to i - `calls_ahead`: so many
+    calls may be under way at once. Answers of earlier stretches (`recorded`) are taken as they
+    are, in the same order. `leftovers` tell of no need: they are all asked, at the end.
+    """
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[Source],
+        pools: EvidencePools,
+        decisions: Decisions,
+        drawings: Drawings,
+        calls_ahead: int,
+        budgets: list[Budget],
+        recorded: Mapping[SpendingKey, Observation],
+        leftovers: Sequence[Prompt] = (),
+        skipped: Sequence[Outcome] = (),
+    ) -> None:
+        self.skipped = skipped
+        self.answered = asyncio.Event()
+        self._sources = sources
+        self._drawings = drawings
+        self.calls_ahead = calls_ahead
+        self._budgets = budgets
+        self._recorded = dict(recorded)
+        self._evidence = Evidence(pools, Observations())
+        self._decisions = decisions
+        self._decisions.learn({}, 0)
+        self._asked_texts: set[TextKey] = set()
+        # By position: the cell that was chosen, and what came of it, None as long as it is out.
+        self._cells: list[Cell] = []
+        self._observed: list[Observation | None] = []
+        self._position_of: dict[SpendingKey, int] = {}
+        # The positions whose answers have been counted.
+        self._n_applied = 0
+        # How far each source has been asked, and whether all there is has been asked again.
+        self._next_text = [0] * len(sources)
+        self._asked_again: set[TextKey] = set()
+        self._leftovers = list(leftovers)
+        self._is_over = False
+        self._is_given_up = False
+        self._chosen: Cell | None = None
+        self._n_recorded = 0
+        self._choose()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no question is open any more."""
+        return not self._decisions.open_questions()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether another cell can be told only once one that is out has been answered."""
+        return not self._is_over and self._chosen is None and not self._is_given_up
+
+    @property
+    def n_untaken(self) -> int:
+        """How many calls are expected to be left."""
+        if self._is_over or self._is_given_up:
+            return 0
+        return max(1, self._expect_calls())
+
+    @property
+    def n_open(self) -> int:
+        """How many calls are expected from here, as far as the budgets allow them."""
+        n_open = self.n_untaken
+        for budget in self._budgets:
+            calls_left = budget.calls_left
+            if calls_left is not None:
+                n_open = min(n_open, calls_left)
+        return n_open
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether the cell is the next one."""
+        return self._chosen is not None and self._chosen == cell
+
+    def take(self, only: Cell | None = None) -> Cell | None:
+        """The next cell to ask; None where none is left, or one that is out decides the next.
+
+        What others are asked (`only`) does not matter: each target has its own next cell.
+        """
+        if self._is_given_up or not all(budget.is_open() for budget in self._budgets):
+            return None
+        cell = self._chosen
+        if cell is None:
+            return None
+        for budget in self._budgets:
+            budget.issue(cell)
+        self._chosen = None
+        self._choose()
+        return cell
+
+    def give_up(self) -> bool:
+        """Take nothing more of a target that cannot answer. What was not asked has no record."""
+        self._is_given_up = True
+        self._wake()
+        return True
+
+    def learn(self, result: Result) -> None:
+        """Count a result against the budgets, and let it decide what is asked next."""
+        for budget in self._budgets:
+            budget.learn(result)
+        key = (result.suite, result.prompt_id, result.repeat, result.draw)
+        position = self._position_of.get(key)
+        if position is not None:
+            self._observed[position] = observe(result)
+            if self._chosen is None:
+                self._choose()
+        self._wake()
+
+    def _wake(self) -> None:
+        self.answered.set()
+        self.answered = asyncio.Event()
+
+    def _choose(self) -> None:
+        """Find the next cell that nobody has asked yet, if the answers that it hangs on are in."""
+        while self._chosen is None and not self._is_over:
+            position = len(self._cells)
+            if not self._apply_up_to(position - self.calls_ahead + 1):
+                return
+            text = self._choose_text()
+            repeat = 0
+            if text is None and not self.is_decided:
+                # Nothing is left to ask for the first time: that is sure once all is in.
+                if not self._apply_up_to(position):
+                    return
+                text = self._choose_text()
+                if text is None and not self.is_decided:
+                    text = self._choose_unanswered()
+                    repeat = 1
+            if text is None and self._leftovers:
+                text = TextToAsk(self._leftovers.pop(0), 0)
+            if text is None:
+                self._is_over = True
+                self._apply_up_to(position)
+                return
+            self._add(text, repeat)
+
+    def _add(self, text: TextToAsk, repeat: int) -> None:
+        """Put a text at the next position: to be asked, or as an earlier stretch has asked it."""
+        prompt = self._drawings.draw(text.prompt, text.draw)
+        assert prompt is not None, "only texts that there are get chosen"
+        cell = Cell(prompt, repeat, text.draw)
+        self._position_of[cell.spending_key] = len(self._cells)
+        self._cells.append(cell)
+        observation = self._recorded.pop(cell.spending_key, None)
+        self._observed.append(observation)
+        if observation is None:
+            self._chosen = cell
+        else:
+            self._n_recorded += 1
+
+    def _apply_up_to(self, n_positions: int) -> bool:
+        """Count the answers at the first positions, in their order; False where one is not in."""
+        learned = False
+        is_complete = True
+        while self._n_applied < n_positions:
+            observation = self._observed[self._n_applied]
+            if observation is None:
+                is_complete = False
+                break
+            cell = self._cells[self._n_applied]
+            self._evidence.observations.add(cell.prompt.key, cell.draw, cell.repeat, observation)
+            self._n_applied += 1
+            learned = True
+        if learned:
+            self._decisions.learn(self._evidence.count_all(), self._evidence.observations.n_harm)
+        return is_complete
+
+    def _choose_text(self) -> TextToAsk | None:
+        """The next text of the source that is furthest from being good, of the least effort."""
+        open_questions = self._decisions.open_questions()
+        candidates: list[tuple[Effort, float, int]] = []
+        for index, source in enumerate(self._sources):
+            questions = [question for question in open_questions if question.pool in source.pools]
+            if questions and self._peek(index) is not None:
+                lowest = min(self._expected_score(question) for question in questions)
+                candidates.append((source.effort, lowest, index))
+        if not candidates:
+            return None
+        index = min(candidates)[2]
+        text = self._peek(index)
+        assert text is not None
+        self._asked_texts.add((text.prompt.key, text.draw))
+        return text
+
+    def _peek(self, index: int) -> TextToAsk | None:
+        """The first text of a source that was not asked yet, for this need or another."""
+        texts = self._sources[index].texts
+        while self._next_text[index] < len(texts):
+            text = texts[self._next_text[index]]
+            is_asked = (text.prompt.key, text.draw) in self._asked_texts
+            if not is_asked and self._drawings.draw(text.prompt, text.draw) is not None:
+                return text
+            self._next_text[index] += 1
+        return None
+
+    def _expected_score(self, question: Question) -> float:
+        """The score of a question if all that is out is passed.
+
+        Without that, all calls that are out at once would be of one source.
+        """
+        pool = self._evidence.pools.pools[question.pool]
+        under_way: list[TextKey] = []
+        for cell in self._cells[self._n_applied :]:
+            if cell.prompt.key in pool.prompts:
+                under_way.append((cell.prompt.key, cell.draw))
+        if not under_way:
+            return self._decisions.scores[question]
+        return question.score(self._evidence.count(question.pool, under_way))
+
+    def _choose_unanswered(self) -> TextToAsk | None:
+        """A text that was asked and not answered, for a question that is open: each once more."""
+        open_pools = {question.pool for question in self._decisions.open_questions()}
+        for source in self._sources:
+            if not open_pools & set(source.pools):
+                continue
+            for text in source.texts:
+                key = (text.prompt.key, text.draw)
+                if key not in self._asked_texts or key in self._asked_again:
+                    continue
+                if not self._evidence.observations.is_settled(*key):
+                    self._asked_again.add(key)
+                    return text
+        return None
+
+    def _expect_calls(self) -> int:
+        """How many calls are expected until all questions are decided, if the rates stay so."""
+        n_by_source = [0.0] * len(self._sources)
+        for question in self._decisions.open_questions():
+            tallies = self._evidence.count(question.pool)
+            n_expected = _expect_answers(question, tallies, self._decisions.scores[question])
+            for index, source in enumerate(self._sources):
+                if question.pool in source.pools:
+                    n_left = len(source.texts) - self._next_text[index]
+                    n_by_source[index] = max(n_by_source[index], min(n_expected, n_left))
+        total = 0.0
+        for source, n_answers in zip(self._sources, n_by_source, strict=True):
+            calls_each = _CALLS_OF_A_TASK if source.effort is Effort.TASK else 1
+            total += n_answers * calls_each
+        return math.ceil(total) + len(self._leftovers)
+
+    def outcomes(self) -> list[Outcome]:
+        """What a reader of the run must know about what was decided, and what was not asked."""
+        outcomes: list[Outcome] = list(self.skipped)
+        questions = {}
+        scores = {}
+        for question in self._decisions.questions:
+            if question.pool in self._evidence.pools.pools:
+                questions[question.label] = self._decisions.of_question(question).value
+                scores[question.label] = round(self._decisions.scores[question], 6)
+        detail: dict[str, Any] = {
+            "questions": questions,
+            "scores": scores,
+            "jobs": {name: self._decisions.of_job(name).value for name in self._decisions.jobs},
+            "answers": self._n_applied,
+            "all_asked": self._is_over and not self.is_decided,
+        }
+        event = "jobs_decided" if self.is_decided else "jobs_undecided"
+        outcomes.append(Outcome(event, detail))
+        outcomes += describe_spent(self._budgets, self.n_untaken)
+        return outcomes
+
+
+def _expect_answers(
+    question: Question, tallies: Sequence[FamilyTally], current_score: float
+) -> float:
+    """How many further families are expected to decide a question, if the rate stays as it is."""
+    passes = sum(tally.passes * tally.n for tally in tallies)
+    answers = sum(tally.answers * tally.n for tally in tallies)
+    rate = (passes + _EXPECTED_PASSES) / (answers + _EXPECTED_ANSWERS)
+    a_pass = score([FamilyCounts(1, 1, question.zone)])
+    a_failure = score([FamilyCounts(0, 1, question.zone)])
+    step = rate * a_pass + (1 - rate) * a_failure
+    if step > 0:
+        return (YES_AT - current_score) / step
+    if step < 0:
+        return (NO_AT - current_score) / step
+    return math.inf
