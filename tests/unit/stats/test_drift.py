@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import median
 
 import pytest
 
@@ -81,6 +82,53 @@ def test_runs_that_follow_each_other_are_held_to_more() -> None:
     step = [0.55] * 4
     assert find_level_change(jumping + step) is not None
     assert find_level_change(wandering + step) is None
+
+
+def is_told_by_the_formula(levels: list[float]) -> bool:
+    """Whether the last 4, 8 or 16 values are a change, step by step."""
+    for h, c in ((4, 2.5), (8, 1.25), (16, 0.8)):
+        n = len(levels) - h
+        if n < 8:
+            continue
+        m = median(levels[:n])
+        s = max(0.03, 1.4826 * median(abs(x - m) for x in levels[:n]))
+        clipped = [max(-2.5 * s, min(2.5 * s, x - m)) for x in levels[:n]]
+        mean = sum(clipped) / n
+        r1 = sum((clipped[i] - mean) * (clipped[i + 1] - mean) for i in range(n - 1))
+        r1 /= sum((x - mean) ** 2 for x in clipped)
+        phi = max(0.0, min(0.7, r1 + (1 + 3 * r1) / n))
+        f = math.sqrt((1 + phi) / (1 - phi))
+        distance = c * s * f * (1 + 5 / n)
+        window = sorted(levels[n:])
+        middle = median(window)
+        is_up = window[h // 4 - 1] > m + distance and middle > m + math.log(1.1)
+        is_down = window[-(h // 4)] < m - distance and middle < m - math.log(1.1)
+        if is_up or is_down:
+            return True
+    return False
+
+
+def test_a_change_is_told_where_the_formula_says_so() -> None:
+    """Histories of all kinds: first told after the same run, and not before."""
+    rng = random.Random(20261119)
+    n_told = 0
+    for _ in range(150):
+        sd = rng.choice((0.01, 0.03, 0.06, 0.1))
+        correlation = rng.choice((0.0, 0.5, 0.9))
+        slow = rng.choice((0.0, 0.1, 0.3))
+        change = rng.choice((-0.4, -0.2, -0.1, 0.1, 0.2, 0.4))
+        level = 0.0
+        levels: list[float] = []
+        for run in range(34):
+            level = correlation * level + rng.gauss(0, sd)
+            extra = 0.4 if rng.random() < slow else 0.0
+            levels.append(level + extra + (change if run >= 14 else 0.0))
+            expected = is_told_by_the_formula(levels)
+            assert (find_level_change(levels) is not None) is expected
+            if expected:
+                n_told += 1
+                break
+    assert 50 <= n_told <= 140
 
 
 def test_the_spread_of_a_rate_is_that_of_prompts_that_change_sides() -> None:
