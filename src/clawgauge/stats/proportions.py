@@ -103,12 +103,11 @@ def student_t_quantile(p: float, df: int) -> float:
     return sum(halve(0.0, high, lambda t: student_t_cdf(t, df) < p)) / 2
 
 
-def wilson_interval(k: float, n: float) -> Interval | None:
+def wilson_interval(k: float, n: float, z: float = Z95) -> Interval | None:
     """The score interval of k passes in n trials; None without trials. Exactly 0 at k = 0 and
-    exactly 1 at k = n."""
+    exactly 1 at k = n. `z` is the point of the normal distribution for its level."""
     if n <= 0:
         return None
-    z = Z95
     rate = k / n
     centre = rate + z * z / (2 * n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))

@@ -100,7 +100,7 @@ def test_first_answers_are_worth_what_the_reference_says() -> None:
 
 
 def test_a_change_of_mind_counts_in_full_and_a_second_pass_counts_less() -> None:
-    """Of a second answer of one family, a pass after a pass is worth less than half of a first one."""
+    """In one family a pass after a pass is worth less than half of a first one."""
     first_pass = score([FamilyCounts(1, 1, ARGUMENTS_ZONE)])
     second_pass = score([FamilyCounts(2, 2, ARGUMENTS_ZONE)]) - first_pass
     failure_after_pass = score([FamilyCounts(1, 2, ARGUMENTS_ZONE)]) - first_pass

@@ -1,0 +1,80 @@
+"""How often a model agrees with the turns of a user's history, when turns of a session are alike.
+
+Sessions are sampled as a whole and differ in length, so a rate is a ratio of sums and its variance
+that of sessions (Cochran 1977; Miller 2024). Few sessions, or one long beside short ones, count for
+what they are worth (Kish 1965), and the interval is widened as Student's t widens one (Korn &
+Graubard 1998)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+from clawgauge.stats.decision import Decision
+from clawgauge.stats.proportions import (
+    Cluster,
+    Interval,
+    student_t_quantile,
+    wilson_interval,
+)
+
+FEWEST_SESSIONS = 6
+"""With fewer in effect more is not said than the count itself."""
+ENOUGH_SESSIONS = 20
+"""About so many tell: more turns of the same sessions do not."""
+DECIDING_LEVEL = 0.90
+
+
+class SessionRate(NamedTuple):
+    """`n_sessions` is how many sessions of equal length the sessions are worth, and `worth` how
+    many turns that have nothing in common their turns are."""
+
+    rate: float
+    n_sessions: float
+    worth: float
+    interval: Interval
+
+    @property
+    def has_too_few_sessions(self) -> bool:
+        return self.n_sessions < FEWEST_SESSIONS
+
+
+def measure_sessions(sessions: Sequence[Cluster], *, level: float = 0.95) -> SessionRate | None:
+    """The rate over all turns with its interval; None of fewer than two sessions with turns."""
+    asked = [session for session in sessions if session.trials]
+    if len(asked) < 2:
+        return None
+    n_turns = sum(session.trials for session in asked)
+    rate = sum(session.passes for session in asked) / n_turns
+    n_sessions = n_turns**2 / sum(session.trials**2 for session in asked)
+    spread = math.fsum((session.passes - rate * session.trials) ** 2 for session in asked)
+    variance = n_sessions / (n_sessions - 1) * spread / n_turns**2
+    worth = n_sessions
+    if variance > 0 and 0 < rate < 1:
+        worth = min(n_turns, rate * (1 - rate) / variance)
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    # In whole numbers up to the division, so that ten sessions of one length are exactly ten.
+    freedom = max(1, math.floor(n_sessions - 1))
+    shrunk = worth * (z / student_t_quantile((1 + level) / 2, freedom)) ** 2
+    return SessionRate(
+        rate=rate,
+        n_sessions=n_sessions,
+        worth=worth,
+        interval=wilson_interval(rate * shrunk, shrunk, z) or (0.0, 1.0),
+    )
+
+
+def decide_agreement(sessions: Sequence[Cluster], at_least: float) -> Decision:
+    """Yes where the 90% interval begins at `at_least` or above, no where it ends below; open with
+    too few sessions."""
+    measured = measure_sessions(sessions, level=DECIDING_LEVEL)
+    if measured is None or measured.has_too_few_sessions:
+        return Decision.OPEN
+    low, high = measured.interval
+    if low >= at_least:
+        return Decision.YES
+    if high < at_least:
+        return Decision.NO
+    return Decision.OPEN
