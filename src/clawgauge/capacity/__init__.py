@@ -1,1 +1,1 @@
-"""What a server can carry: prompts of a known length, a steady load, and the search for its limit."""
+"""What a server can carry: prompts of a known length, a steady load, the search for its limit."""

@@ -1,4 +1,4 @@
-"""What the search and those who make the calls have in common: commands, reports, and two contracts.
+"""What the search and those who make the calls have in common: commands, and two contracts.
 
 The search decides how many clients there are, or which arrivals; a load generator makes the calls,
 on this machine or on several, and reports each of them to a listener.

@@ -1,4 +1,4 @@
-"""What a node may add to the run's folder beside records: events and files, by names that are known.
+"""What a node may add to the run's folder beside records: events and files, by known names.
 
 A node that sends anything else is lost: `NodeLost` is raised, and nothing more is taken from it.
 """

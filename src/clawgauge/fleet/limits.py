@@ -37,7 +37,8 @@ MESSAGES: Mapping[str, MessageLimit] = {
     "seen": MessageLimit(_MIB, depth=32),  # one for each `look`
     "refused": MessageLimit(_MIB, depth=8, most=1),
     "said": MessageLimit(64 * _KIB, depth=8, most=1_000),
-    # An answer and its thinking are kept to 64 KiB each, a transcript to 128; escaped, six times as much.
+    # An answer and its thinking are kept to 64 KiB each, a transcript to 128; escaped, six times as
+    # much.
     "result": MessageLimit(4 * _MIB, depth=LINE_LIMITS.depth or 0),
     "event": MessageLimit(_MIB, depth=32),
     "file": MessageLimit(8 * _MIB, depth=8),  # each of the work's files once
@@ -68,8 +69,8 @@ _MAX_BYTES_OF_CELL = _MIB
 _MAX_RECORDS_BESIDE = 100
 
 MAX_TEXT_CHARS = 128 * _KIB
-"""No text of a record or of what a node tells of its providers, wherever it stands in it, is longer:
-an answer is kept to half of that."""
+"""No text of a record, or of what a node tells of its providers, is longer, wherever it stands in
+it: an answer is kept to half of that."""
 MAX_COUNT = 1 << 53
 """No time, no count and no measure is beyond what every reader of JSON can hold."""
 MAX_DURATION_S = 100 * 86_400.0  # the most turns of a task, each with the longest timeout there is
