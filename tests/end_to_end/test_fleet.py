@@ -21,9 +21,11 @@ from bench.loaded_server import serving_load
 
 from clawgauge import __version__
 from clawgauge.config.settings import NodeTable
-from clawgauge.fleet import limits, rays, wire
-from clawgauge.fleet.driver import Elsewhere, look
-from clawgauge.fleet.wire import Facts, Member, NodeLost
+from clawgauge.fleet import connection, limits, ray_bridge
+from clawgauge.fleet.connection import NodeAddress
+from clawgauge.fleet.nodes import probe_node
+from clawgauge.fleet.remote_provider import RemoteProvider
+from clawgauge.fleet.wire import DriverMessage, NodeLost, ProviderFacts
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.records import ProviderProbe
 from faults.processes import ended, started
@@ -410,18 +412,16 @@ def test_a_node_that_answers_every_ping_and_does_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is there, it says so, it says the same again: nothing of that is its work."""
-    monkeypatch.setattr(wire, "BEAT_S", 0.01)
+    monkeypatch.setattr(connection, "PING_INTERVAL_S", 0.01)
     program = liar("pass", __version__).replace(
         "for line in sys.stdin:", "for line in sys.stdin:\n    say(said='working on it')"
     )
 
     async def hear_for_ever() -> None:
-        async with wire.talking(
-            Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None
-        ) as talk:
-            talk.begin_work(max_bytes=1 << 20, max_idle_s=0.5)
+        async with connection.connect(running(program), lambda _: None) as node:
+            node.begin_work(max_bytes=1 << 20, max_idle_s=0.5)
             while True:
-                await talk.hear()
+                await node.receive()
 
     with pytest.raises(
         NodeLost, match=r"node x: it answers, but nothing came of its work for 0\.5 s"
@@ -482,6 +482,11 @@ class Gate:
 
     def open(self) -> None:
         self._is_open = True
+
+
+def running(program: str) -> NodeAddress:
+    """A node `x` that is this program."""
+    return NodeAddress("x", [sys.executable, "-I", "-S", "-c", program])
 
 
 def node_process(boxes: Boxes, name: str) -> psutil.Process:
@@ -813,14 +818,13 @@ def test_a_nodes_own_address_is_written_as_others_reach_it() -> None:
         (None, "10.0.0.7"): None,
     }
     for (url, address), shown in table.items():
-        facts = Facts(
+        facts = ProviderFacts(
             ProviderProbe(provider="x", reachable=True),
             None,
             {"type": "ollama_openai", "base_url": url},
         )
-        provider = Elsewhere(
-            Member("ana", [], address), facts, ProviderSettings("ana.x", "ollama_openai")
-        )
+        settings = ProviderSettings("ana.x", "ollama_openai")
+        provider = RemoteProvider("ana", address, facts, settings)
         assert provider.describe()["base_url"] == shown, (url, address)
 
 
@@ -844,7 +848,7 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(
     async def give_up(program: str) -> str:
         with pytest.raises(NodeLost) as lost:
             async with asyncio.timeout(PATIENCE_S):
-                await look(Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None)
+                await probe_node(running(program), lambda _: None)
         return str(lost.value)
 
     async def give_up_all(programs: list[str]) -> set[str]:
@@ -856,24 +860,22 @@ def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(
     monkeypatch.setattr(limits, "LEAVE_S", 0.2)
 
     async def never_end(program: str) -> None:
-        async with wire.talking(
-            Member("x", [sys.executable, "-I", "-S", "-c", program]), lambda _: None
-        ) as talk:
-            talk.until_s = float("inf")
-            talk.say(wire.Order())
+        async with connection.connect(running(program), lambda _: None) as node:
+            node.ends_at_s = float("inf")
+            node.send(DriverMessage())
             while True:
-                await talk.hear()
+                await node.receive()
 
     with pytest.raises(NodeLost, match=r"node x: it did not end its load in 0\.2 s"):
         asyncio.run(asyncio.wait_for(never_end(f"{hello}{forever}say(left=0)"), PATIENCE_S))
     monkeypatch.setattr(limits, "READY_S", 0.5)
-    monkeypatch.setattr(wire, "_FAREWELL_S", 0.1)
+    monkeypatch.setattr(connection, "_FAREWELL_S", 0.1)
     assert asyncio.run(give_up_all(talkers)) == {"node x: it was not ready in 0.5 s"}
 
 
 def test_nothing_of_ray_is_loaded_without_a_cluster() -> None:
-    loaded = "{'ray', 'clawgauge.fleet.rays'} & sys.modules.keys()"
-    code = f"import sys, clawgauge.fleet.driver, clawgauge.cli.run; sys.exit(bool({loaded}))"
+    loaded = "{'ray', 'clawgauge.fleet.ray_bridge'} & sys.modules.keys()"
+    code = f"import sys, clawgauge.fleet.nodes, clawgauge.cli.run; sys.exit(bool({loaded}))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -889,10 +891,10 @@ def test_machines_of_one_name_keep_theirs_when_one_of_them_is_gone(
 
     def names(*listed: list[Any]) -> dict[str, str]:
         said = subprocess.CompletedProcess([], 0, json.dumps(listed).encode(), b"")
-        monkeypatch.setattr(rays.subprocess, "run", lambda *_, **__: said)
+        monkeypatch.setattr(ray_bridge.subprocess, "run", lambda *_, **__: said)
         return {
-            member.name: member.command[-1]
-            for member in rays.find_machines("rack", NodeTable(ray="head:6379"))
+            node.name: node.command[-1]
+            for node in ray_bridge.find_machines("rack", NodeTable(ray="head:6379"))
         }
 
     every = names(*there)

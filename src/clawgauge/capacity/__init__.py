@@ -1,1 +1,1 @@
-"""What a server can carry: prompts of a known length, load that is steady, the search for where more no longer pays."""
+"""What a server can carry: prompts of a known length, a steady load, the search for its limit."""

@@ -23,7 +23,7 @@ from clawgauge.errors import ConfigError, RequestError
 from clawgauge.journal import encode_line
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import PlanDraft
-from clawgauge.records import CapacityOptions, Slo, StepSummary, Target
+from clawgauge.records import CapacityOptions, Slo, StepSummary
 from clawgauge.reports.capacity import word_step
 from clawgauge.reports.clean import clean_lines
 from clawgauge.verdict.wording import word_tokens
@@ -204,23 +204,29 @@ def _measure(
     from clawgauge.cli.session import Ask, OutputOptions, run_session
     from clawgauge.runner.run import run
 
-    report = partial(_report_step, decided.draft, tell)
-    ask: Ask = partial(run, work=partial(measure_capacity, report, finished_steps))
+    progress = _Progress(decided.draft, tell)
+    ask: Ask = partial(run, work=partial(measure_capacity, progress, finished_steps))
     if decided.nodes is not None:
         from clawgauge.fleet.load import load_together
 
-        load_from_nodes = partial(load_together, report, finished_steps)
+        load_from_nodes = partial(load_together, progress, finished_steps)
         ask = partial(decided.nodes.drive, load=load_from_nodes)
     output = OutputOptions(quiet=arguments.quiet, verbose=False, as_json=arguments.json)
     return run_async(run_session(decided, arguments.run_id, ask, output, tell))
 
 
-def _report_step(
-    draft: PlanDraft, tell: Tell, _target: Target, context_tokens: int, step: StepSummary | str
-) -> None:
-    """A step as it ends, or what a person should know of the load."""
-    text = step if isinstance(step, str) else word_step(context_tokens, step)
-    tell(draft.redact(text))
+class _Progress:
+    """Shows every step as it ends, and what a person should know of the load."""
+
+    def __init__(self, draft: PlanDraft, tell: Tell) -> None:
+        self._draft = draft
+        self._tell = tell
+
+    def step_measured(self, context_tokens: int, step: StepSummary) -> None:
+        self.notice(word_step(context_tokens, step))
+
+    def notice(self, text: str) -> None:
+        self._tell(self._draft.redact(text))
 
 
 def word_load(options: CapacityOptions) -> str:

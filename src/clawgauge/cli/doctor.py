@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> int:
         why = f"not checked: it has no address ({OPENAI.address_variable}, or base_url in clawgauge.toml)"
         probes = [ProviderProbe(provider=setting.name, reachable=False, detail=why)]
     if arguments.nodes:
-        from clawgauge.fleet.driver import probe_nodes
+        from clawgauge.fleet.nodes import probe_nodes
 
         probes = run_async(probe_nodes(configuration, arguments.nodes.split(","), tell))
     else:

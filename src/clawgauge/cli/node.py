@@ -8,24 +8,28 @@ import stat
 
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.errors import RequestError
-from clawgauge.fleet.node import Node
+from clawgauge.fleet.node import NodeProgram
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The driver says it all."""
+    """There are none: the driver sends everything."""
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    # A terminal, a file, a device: the loop itself takes none of them, and would end the process for it.
-    if not all(
-        stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        for mode in (os.fstat(0).st_mode, os.fstat(1).st_mode)
-    ):
+    # A terminal, a file, a device: the loop itself takes none of them, and would end the process
+    # for it.
+    if not _is_pipe(0) or not _is_pipe(1):
         raise RequestError(
             "nothing to type here: `run --nodes` and `capacity --nodes` start this on their machines"
         )
-    # Whatever else says something on standard output is heard on standard error.
+    # Whatever else is printed to standard output goes to standard error.
     sink = os.dup(1)
     os.dup2(2, 1)
-    run_async(Node(dict(os.environ), keep_secrets).serve(os.dup(0), sink))
+    program = NodeProgram(dict(os.environ), keep_secrets)
+    run_async(program.serve(os.dup(0), sink))
     return DONE
+
+
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -309,10 +309,10 @@ async def _find_providers(
     texts = basis.settings.targets
     node_names = basis.settings.nodes or _find_node_names(texts, basis.configuration)
     if node_names:
-        from clawgauge.fleet.driver import spell_out
+        from clawgauge.fleet.nodes import expand_targets
 
         nodes = await _join_nodes(request, basis, node_names, tell)
-        return nodes, spell_out(basis.providers.settings, texts)
+        return nodes, expand_targets(basis.providers.settings, texts)
     if any(_provider_name(text) not in basis.providers.settings for text in texts):
         texts = await find_providers(texts, basis.providers, tell)
     return None, texts
@@ -336,10 +336,10 @@ def _find_node_names(target_texts: Sequence[str], configuration: Configuration) 
 async def _join_nodes(
     request: PlanRequest, basis: _Basis, names: Sequence[str], tell: Tell
 ) -> JoinedNodes:
-    from clawgauge.fleet.driver import join
+    from clawgauge.fleet.nodes import join_nodes
 
     is_load = request.capacity is not None
-    nodes = await join(basis.settings, basis.configuration, names, tell, together=is_load)
+    nodes = await join_nodes(basis.settings, basis.configuration, names, tell, is_load=is_load)
     basis.providers.add(nodes.providers)
     return nodes
 

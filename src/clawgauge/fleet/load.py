@@ -1,214 +1,278 @@
-"""A load that nodes make together: one search, here, and on each node the clients and arrivals that are its share."""
+"""A load that nodes make together: one search here, and on each node its share of the clients."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from time import perf_counter_ns
-from typing import Any
 
-from msgspec.structs import replace as change
+from msgspec.structs import replace
 
-from clawgauge.capacity.load import Go, Heard, Late, Left, Records
-from clawgauge.capacity.measure import Done, TargetLoad, Told, search
-from clawgauge.fleet import limits, wire
-from clawgauge.fleet.driver import Part, note
-from clawgauge.fleet.wire import Item, Member, Order, Talk
+from clawgauge.capacity.clients import RecordWriter
+from clawgauge.capacity.generator import Due, Lateness, LoadCommand, LoadListener
+from clawgauge.capacity.measure import search_targets
+from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope
+from clawgauge.capacity.search import TargetSearch
+from clawgauge.fleet import limits
+from clawgauge.fleet.connection import NodeConnection, ProbedNode
+from clawgauge.fleet.driver import DriverContext, NodeDriver
+from clawgauge.fleet.intake import refuse
+from clawgauge.fleet.wire import (
+    END_OF_LOAD,
+    Assignment,
+    DriverMessage,
+    NodeMessage,
+    ProbeRequest,
+)
 from clawgauge.journal import CellKey
-from clawgauge.journal.folder import RunFolder
-from clawgauge.plan import Plan
-from clawgauge.records import CAPACITY, Result, RunOptions, Target
-from clawgauge.stats.load import sample_of
+from clawgauge.records import CAPACITY, Result, Target
+from clawgauge.stats.load import Sample, sample_of
 
-_CALLS_PER_S, _AT_FIRST = (
-    10_000,
-    100_000,
-)  # whoever tells of more makes them up: no machine is so quick
-_BYTES_PER_S = 20 << 20  # of records: some hundred a second, of long answers
+# A node that sends more records makes them up: no machine is so quick.
+_MAX_CALLS_PER_S = 10_000
+_MAX_CALLS_AT_FIRST = 100_000
+_MAX_BYTES_PER_S = 20 << 20  # of records: some hundred a second, of long answers
+_MAX_NAME_CHARS = 100
 
 
 async def load_together(
-    told: Told,
-    done: Done,
-    members: Sequence[Member],
-    options: RunOptions,
-    plan: Plan,
-    folder: RunFolder,
-    *others: Any,
+    observer: CapacityObserver,
+    finished_steps: FinishedSteps,
+    nodes: Sequence[ProbedNode],
+    context: DriverContext,
 ) -> None:
-    """Load one target after another from the node it names, or from all."""
-    for target in plan.targets:
-        own = [
-            member for member in members if target.provider.startswith(f"{member.name}.")
-        ] or members
-        fleet = Fleet(plan.work.done)
-        fleet.shares = [
-            Share(fleet, n, member, target, plan, folder, *others) for n, member in enumerate(own)
-        ]
-        load = TargetLoad(told, done, plan, partial(note, folder), target, fleet)
-        searching = asyncio.ensure_future(search([load]))
-        try:
-            async with asyncio.TaskGroup() as group:
-                driving = [group.create_task(share.drive(options)) for share in fleet.shares]
-                try:
-                    await asyncio.wait([searching, *driving], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    searching.cancel()
-                for share, drive in zip(fleet.shares, driving, strict=True):
-                    if share.begun.is_set():
-                        share.say(Order())
-                    else:
-                        drive.cancel()  # who is not there yet need not come
-        finally:
-            await asyncio.wait([searching])
-        if not searching.cancelled():
-            searching.result()
-
-
-class Share(Part):
-    """One node's share of a load: of clients and arrivals every n-th, from its own place on."""
-
-    lost = "the load ends there, and what was measured stands"
-
-    def __init__(self, fleet: Fleet, place: int, member: Member, target: Target, *run: Any) -> None:
-        super().__init__(member, *run, targets=[target])
-        self.name, self._fleet, self._place, self._records = (
-            member.name,
-            fleet,
-            place,
-            Records(self._folder),
+    """Load one target after another, from the node that it names or from all."""
+    for target in context.plan.targets:
+        named = [node for node in nodes if target.provider.startswith(f"{node.name}.")]
+        generator = FleetLoadGenerator(context.plan.work.done)
+        for place, node in enumerate(named or nodes):
+            generator.shares.append(LoadShare(generator, place, node, target, context))
+        scope = SearchScope(
+            plan=context.plan,
+            target=target,
+            generator=generator,
+            record_event=context.event,
+            observer=observer,
+            finished_steps=finished_steps,
         )
-        self._talk: Talk | None = None
-        self._n_marks_open = 0
-        self.begun, self.late, self._n_taken, self._recorded = (
-            asyncio.Event(),
-            asyncio.Queue[Late](),
-            0,
-            fleet.recorded,
-        )
+        await _load_from(generator.shares, TargetSearch(scope))
 
-    def say(self, order: Order) -> None:
-        if self._talk is not None:
-            self._n_marks_open += order.mark
-            self._talk.say(order)
+
+async def _load_from(shares: Sequence[LoadShare], search: TargetSearch) -> None:
+    """Search until the search ends or a node does, then end the load on the other nodes."""
+    searching = asyncio.ensure_future(search_targets([search]))
+    try:
+        async with asyncio.TaskGroup() as group:
+            driving = [group.create_task(share.drive()) for share in shares]
+            try:
+                await asyncio.wait([searching, *driving], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                searching.cancel()
+            for share, drive in zip(shares, driving, strict=True):
+                if share.has_begun.is_set():
+                    share.send(END_OF_LOAD)
+                else:
+                    drive.cancel()  # who is not there yet need not come
+    finally:
+        await asyncio.wait([searching])
+    if not searching.cancelled():
+        searching.result()
+
+
+class FleetLoadGenerator:
+    """The nodes of one load as one load generator."""
+
+    ends_with_task_group = False  # clients on other machines do not
+
+    def __init__(self, done: Iterable[CellKey] = ()) -> None:
+        """`done` are the cells that have a record already."""
+        self.origin_ns = perf_counter_ns()
+        self.shares: list[LoadShare] = []
+        self.recorded = set(done)
+        self._listener: LoadListener | None = None
+        self._open_probes: dict[str, asyncio.Future[Result]] = {}
+
+    def attach(self, group: asyncio.TaskGroup, listener: LoadListener) -> None:
+        self._listener = listener
+
+    def apply(self, command: LoadCommand) -> None:
+        n_shares = len(self.shares)
+        for place, share in enumerate(self.shares):
+            # Together they have as many calls under way as are allowed, and not one more.
+            max_in_flight = (command.max_in_flight + n_shares - 1 - place) // n_shares
+            part = replace(
+                command,
+                starts=_take_share(command.starts, place, n_shares),
+                arrivals=_take_share(command.arrivals, place, n_shares),
+                max_in_flight=max_in_flight,
+            )
+            share.send(DriverMessage(command=part))
+
+    async def get_ready(self) -> None:
+        """Wait until every node has sent something of its own accord, and is ready for calls."""
+        for share in self.shares:
+            await share.has_begun.wait()
+        await self.read_lateness()
+
+    async def probe(self, name: str, n_chars: int, key: str) -> Result:
+        answer = asyncio.Future[Result]()
+        self._open_probes[name] = answer
+        self.shares[0].send(DriverMessage(probe=ProbeRequest(name, n_chars, key)))
+        return await answer
+
+    async def read_lateness(self) -> Mapping[str, Lateness]:
+        for share in self.shares:
+            share.send(DriverMessage(read_lateness=True))
+        lateness_by_node = {}
+        for share in self.shares:
+            lateness_by_node[f"node {share.node.name}"] = await share.lateness.get()
+        return lateness_by_node
+
+    def take_result(self, result: Result) -> None:
+        """A node's call has ended: it answers the probe of its name, or is one of the load."""
+        probe = self._open_probes.pop(result.prompt_id, None)
+        if probe is None:
+            self.call_ended(result.prompt_id, sample_of(result))
+        elif not probe.done():
+            probe.set_result(result)
+
+    def call_ended(self, step: str, sample: Sample) -> None:
+        if self._listener is not None:
+            self._listener.call_ended(step, sample)
+
+    def client_left(self, number: int) -> None:
+        if self._listener is not None:
+            self._listener.client_left(number)
+
+
+def _take_share(due: Sequence[Due], place: int, n_shares: int) -> list[Due]:
+    """Of clients or arrivals every n-th, from this place on."""
+    return [one for one in due if one.number % n_shares == place]
+
+
+class LoadShare(NodeDriver):
+    """Drives one node's share of a load."""
+
+    lost_consequence = "the load ends there, and what was measured stands"
+
+    def __init__(
+        self,
+        generator: FleetLoadGenerator,
+        place: int,
+        node: ProbedNode,
+        target: Target,
+        context: DriverContext,
+    ) -> None:
+        super().__init__(node, [target], context)
+        self.has_begun = asyncio.Event()
+        """The work was handed out."""
+        self.lateness: asyncio.Queue[Lateness] = asyncio.Queue()
+        self._generator = generator
+        self._place = place
+        self._records = RecordWriter(context.folder)
+        self._recorded = generator.recorded
+        self._connection: NodeConnection | None = None
+        self._n_unanswered = 0  # of the requests for its lateness
+        self._n_taken = 0
+
+    def send(self, message: DriverMessage) -> None:
+        """Send a message of the load, if the work was handed out."""
+        if self._connection is None:
+            return
+        if message.read_lateness:
+            self._n_unanswered += 1
+        self._connection.send(message)
+
+    @property
+    def _max_time_s(self) -> float:
+        capacity = self.context.plan.capacity
+        return 0.0 if capacity is None else capacity.max_time_s
 
     def max_bytes(self) -> int:
-        capacity = self._plan.capacity
-        return round(_BYTES_PER_S * capacity.max_time_s) if capacity is not None else 0
+        return round(_MAX_BYTES_PER_S * self._max_time_s)
 
-    def max_idle_s(self, options: RunOptions) -> float:
+    def max_idle_s(self) -> float:
         """A load has calls under way for as long as it may take, or is told to wait."""
-        capacity = self._plan.capacity
-        load_s = capacity.max_time_s if capacity is not None else 0.0
-        return limits.idle_s(options.timeout_s + load_s, 1, options.max_wait_s)
+        options = self.context.options
+        return limits.idle_s(options.timeout_s + self._max_time_s, 1, options.max_wait_s)
 
     def count_record(self) -> None:
-        """By the time there was to make calls: see `check`."""
+        """Bounded by the time there was to make calls: see `check`."""
 
-    def work(self, options: RunOptions) -> wire.Work:
-        began_ns = (
-            time.time_ns()
-            - (perf_counter_ns() - self._fleet.origin_ns)
-            + round(self._member.offset_ms * 1e6)
+    def make_assignment(self) -> Assignment:
+        # When the load began, by the clock of the node.
+        elapsed_ns = perf_counter_ns() - self._generator.origin_ns
+        ahead_ns = round(self.node.clock.offset_ms * 1e6)
+        return replace(
+            super().make_assignment(),
+            place=(self._place, len(self._generator.shares)),
+            origin_ns=time.time_ns() - elapsed_ns + ahead_ns,
         )
-        return change(
-            super().work(options), place=(self._place, len(self._fleet.shares)), origin_ns=began_ns
-        )
 
-    async def take(self, talk: Talk) -> None:
-        self._talk = talk
-        self.begun.set()
-        await super().take(talk)
+    async def receive_work(self, connection: NodeConnection) -> None:
+        self._connection = connection
+        self.has_begun.set()
+        await super().receive_work(connection)
 
-    async def keep(self, item: Item) -> bool:
-        """While an answer is waited for, nothing but that is progress."""
-        if item.late is not None:
-            self._n_marks_open -= 1
-            if self.late.empty():
-                self.late.put_nowait(item.late)
+    async def take(self, message: NodeMessage) -> bool:
+        """As of any node; while its lateness is waited for, nothing but that is progress."""
+        if message.lateness is not None:
+            self._n_unanswered -= 1
+            if self.lateness.empty():
+                self.lateness.put_nowait(message.lateness)
             return True
-        if item.left is not None:
-            self._fleet.left(item.left)
+        if message.client_left is not None:
+            self._generator.client_left(message.client_left)
             return False
-        is_new = await super().keep(item)
-        return is_new and self._n_marks_open == 0
+        is_new = await super().take(message)
+        return is_new and self._n_unanswered == 0
 
-    def check(self, result: Result, **ours: Any) -> Result:
-        load, times, self._n_taken = result.load, result.timings_us, self._n_taken + 1
-        now, n_shares = self._plan.work.stretch, len(self._fleet.shares)
+    def check(self, result: Result) -> Result:
+        self._n_taken += 1
+        is_of_load = result.load is not None and result.suite == CAPACITY
+        if (
+            not is_of_load
+            or not self._is_own_cell(result)
+            or len(result.prompt_id) > _MAX_NAME_CHARS
+        ):
+            refuse(self.node.name, "a record of what is not its to ask")
+        elapsed_s = (perf_counter_ns() - self._generator.origin_ns) / 1e9
+        max_taken = _MAX_CALLS_AT_FIRST + _MAX_CALLS_PER_S * elapsed_s
+        if self._n_taken > max_taken or _has_impossible_figure(result):
+            refuse(
+                self.node.name, "more records than calls can be made, or a figure that cannot be"
+            )
+        return self.adopt(result, prompt_name=result.prompt_id, expected_tools=[])
+
+    def _is_own_cell(self, result: Result) -> bool:
+        """Whether the node may have made this call."""
+        stretch = self.context.plan.work.stretch
+        if result.stretch == stretch:
+            return result.repeat % len(self._generator.shares) == self._place
         # In a stretch before this one its place may have been another.
-        is_own = 0 <= result.stretch < now or (
-            result.stretch == now and result.repeat % n_shares == self._place
-        )
-        if load is None or result.suite != CAPACITY or not is_own or len(result.prompt_id) > 100:
-            self.refuse("a record of what is not its to ask")
-        figures: list[float | None] = [
-            load.due_us,
-            load.queued_us,
-            times.e2e,
-            times.ttft,
-            *load.gaps_us,
-            *(result.server_us or {}).values(),
-        ]
-        figures += [
-            load.first_share,
-            result.input_tokens,
-            result.output_tokens,
-            result.cached_tokens,
-            result.reasoning_tokens,
-        ]
-        may_be = _AT_FIRST + _CALLS_PER_S * (perf_counter_ns() - self._fleet.origin_ns) / 1e9
-        if self._n_taken > may_be or any(abs(figure or 0) > limits.MAX_COUNT for figure in figures):
-            self.refuse("more records than calls can be made, or a figure that cannot be")
-        return super().check(result, prompt_name=result.prompt_id, expected_tools=[])
+        return 0 <= result.stretch < stretch
 
     async def record(self, result: Result) -> None:
         self._records.put(result)
-        asked = self._fleet.briefs.pop(result.prompt_id, None)
-        if asked is not None and not asked.done():
-            asked.set_result(result)
-        elif asked is None:
-            self._fleet.heard(result.prompt_id, sample_of(result))
+        self._generator.take_result(result)
 
     async def flush(self) -> None:
         await self._records.flush()
 
 
-class Fleet:
-    """The nodes as one pair of hands, for a search."""
-
-    def __init__(self, done: Iterable[CellKey] = ()) -> None:
-        self.origin_ns, self.shares, self.recorded = perf_counter_ns(), list[Share](), set(done)
-        self.heard: Heard = lambda step, sample: None
-        self.left: Left = lambda number: None
-        self.briefs: dict[str, asyncio.Future[Result]] = {}
-
-    def enter(self, group: asyncio.TaskGroup, heard: Heard, left: Left) -> None:
-        self.heard, self.left = heard, left
-
-    def go(self, go: Go) -> None:
-        n = len(self.shares)
-        for place, share in enumerate(self.shares):
-            starts, arrivals = (
-                [one for one in all_ if one[0] % n == place] for all_ in (go.starts, go.arrivals)
-            )
-            at_most = (go.at_most + n - 1 - place) // n
-            share.say(Order(go=change(go, starts=starts, arrivals=arrivals, at_most=at_most)))
-
-    async def get_ready(self) -> None:
-        """Until every node says something of itself."""
-        for share in self.shares:
-            await share.begun.wait()
-        await self.mark()
-
-    async def ask_briefly(self, name: str, n_chars: int, key: str) -> Result:
-        asked = self.briefs[name] = asyncio.Future[Result]()
-        self.shares[0].say(Order(brief=(name, n_chars, key)))
-        return await asked
-
-    async def mark(self) -> Mapping[str, Late]:
-        for share in self.shares:
-            share.say(Order(mark=True))
-        return {f"node {share.name}": await share.late.get() for share in self.shares}
+def _has_impossible_figure(result: Result) -> bool:
+    """Whether a figure of a call under load is one that no reader of JSON can hold."""
+    load = result.load
+    figures: list[float | None] = [
+        result.timings_us.e2e,
+        result.timings_us.ttft,
+        result.input_tokens,
+        result.output_tokens,
+        result.cached_tokens,
+        result.reasoning_tokens,
+    ]
+    if load is not None:
+        figures += [load.due_us, load.queued_us, load.first_share, *load.gaps_us]
+    figures += (result.server_us or {}).values()
+    return any(abs(figure or 0) > limits.MAX_COUNT for figure in figures)

@@ -1,8 +1,10 @@
 """The program on a node: the ordinary runner, with a driver on another machine as its folder.
 
-Everything is made of this machine's own environment: providers, keys, what is masked. What is recorded is on this disk
-before it is sent, and stays until the driver has it. A driver that is gone ends the asking: calls in flight come to
-their end, and are handed over when the run is gone on with."""
+Everything is made of this machine's own environment: providers, keys, what is masked. What is
+recorded is on this disk before it is sent, and stays until the driver has it. A driver that is gone
+ends the asking: calls in flight come to their end, and are handed over when the run is gone on
+with.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,32 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from clawgauge import __version__
 from clawgauge import plan as planning
-from clawgauge.capacity.load import Go, Machine, Over
+from clawgauge.capacity.clients import THIS_PROGRAM, LocalLoadGenerator
+from clawgauge.capacity.generator import LoadCommand, LoadEnded
 from clawgauge.checks import needs_shell
 from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import Settings, check_options, read_configuration, state_folder
 from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
-from clawgauge.fleet import limits, wire
-from clawgauge.fleet.wire import Facts, Item, Order
+from clawgauge.fleet import limits
+from clawgauge.fleet.wire import (
+    PLANNING_FACTS,
+    Assignment,
+    DriverMessage,
+    Hello,
+    NodeMessage,
+    Pong,
+    ProviderFacts,
+    SentFile,
+)
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import (
+    CellKey,
     cell_key,
     encode_document,
     encode_line,
@@ -44,142 +57,166 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.lines import KEY_WITHHELD, clean
 from clawgauge.journal.lock import RunLock
 from clawgauge.plan import Evidence, OpenWork, PlanDraft
+from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import Event, ProviderProbe, Result, Target
+from clawgauge.records import Event, Price, Prompt, ProviderProbe, Result, Target
 from clawgauge.registry import OPENAI_CHAT
 from clawgauge.runner.agenda import tier_pool
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
-from clawgauge.runner.run import run
+from clawgauge.runner.run import Work, run
 from clawgauge.runner.target import TargetRun
 from clawgauge.secrets import SecretMask, mask_strings
+from clawgauge.stats.load import Sample
 from clawgauge.suites import check_recorded
 from clawgauge.world import can_run
 
-_FAREWELL_S, _POLL_S = 5.0, 0.02
+_MAX_MESSAGE_BYTES = 512 << 20  # from a driver, who may send any suite
+_FAREWELL_S = 5.0
+_POLL_S = 0.02
+
+Redact: TypeAlias = Callable[[str], str]
+KeepSecrets: TypeAlias = Callable[[Mapping[str, str]], Redact]
+"""Is told the secrets of this process, and gives what masks them."""
 
 
-class Relay(RunFolder):
-    """The folder the runner writes: a spool on this disk, from which everything goes on to the driver's own."""
+class RelayFolder(RunFolder):
+    """The folder that the runner writes: a spool on this disk, whose lines go on to the driver."""
 
-    def begin(self, work: wire.Work, send: Callable[[bytes], None]) -> None:
-        self.run_id, self._has, self._send = work.config.run_id, work.has, send
+    def begin(self, assignment: Assignment, send: Callable[[bytes], None]) -> None:
+        self.run_id = assignment.config.run_id
+        self._present_files = assignment.present_files
+        self._send = send
 
     def has(self, name: str) -> bool:
-        return name in self._has
+        return name in self._present_files
 
     def write(self, name: str, document: Any) -> None:
-        text = document if isinstance(document, str) else encode_document(document).decode()
-        self._send(encode_line(Item(file=(name, text))))
+        text = document
+        if not isinstance(document, str):
+            text = encode_document(document).decode()
+        self._send(encode_line(NodeMessage(file=SentFile(name, text))))
 
     async def append(self, result: Result) -> None:
         await super().append(result)
-        self._send(_as_line(result))
+        self._send(_encode_result(result))
 
     def event(self, event: Event) -> None:
         super().event(event)
-        self._send(encode_line(Item(event=event)))
+        self._send(encode_line(NodeMessage(event=event)))
 
 
-def _as_line(result: Result) -> bytes:
+def _encode_result(result: Result) -> bytes:
+    """A message with this result, withheld as its line on disk is."""
     return b'{"result":' + clean(encode_line(result), KEY_WITHHELD).rstrip(b"\n") + b"}\n"
 
 
-class Own(NamedTuple):
-    """What a node asks with: its own providers, and what of them nobody may see."""
+class OwnProviders(NamedTuple):
+    """The providers of this machine, and what of them nobody may see."""
 
     providers: ProviderSet
     secrets: Mapping[str, str]
-    redact: Callable[[str], str]
+    redact: Redact
 
 
-class Node:
-    """Obeys one driver until it leaves. `keep` is told every secret, and gives what masks them."""
+class NodeProgram:
+    """Does what one driver tells it, until the driver leaves."""
 
-    def __init__(
-        self, environ: Mapping[str, str], keep: Callable[[Mapping[str, str]], Callable[[str], str]]
-    ) -> None:
-        self._environ, self._keep_secrets, state = environ, keep, state_folder(environ)
+    def __init__(self, environ: Mapping[str, str], keep_secrets: KeepSecrets) -> None:
+        state = state_folder(environ)
         if state is None:
             raise ConfigError(
                 "there is no folder to keep records in until they are fetched: set HOME"
             )
-        self._root = state / "node"
-        self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
+        self._environ = environ
+        self._keep_secrets = keep_secrets
+        self._spools = state / "node"
+        self._messages: asyncio.Queue[DriverMessage | None] = asyncio.Queue()
+        """What the driver sent, without pings and stops; None once it is gone."""
         self._running: asyncio.Future[None] | None = None
-        self._relay: Relay | None = None
-        self._keeps = False
+        self._relay: RelayFolder | None = None
 
     async def serve(self, source: int, sink: int) -> None:
         """Listen on one descriptor and answer on the other, until the driver is gone."""
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=wire.ORDER_CAP_BYTES)
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb")
-        )
-        self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(sink, "wb"))
-        self._send(
-            encode_line(
-                Item(hello=(__version__, sys.version.split()[0], socket.gethostname(), os.nice(0)))
-            )
-        )
-        listening, lock = asyncio.ensure_future(self._listen(reader)), None
+        reader = await self._open_streams(source, sink)
+        hello = Hello(__version__, sys.version.split()[0], socket.gethostname(), os.nice(0))
+        self._send(encode_line(NodeMessage(hello=hello)))
+        listening = asyncio.ensure_future(self._listen(reader))
+        lock: RunLock | None = None
         try:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._spools.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One run at a time on a machine, or two would measure each other.
-            lock = RunLock(Directory(self._root))
-            while (order := await self._orders.get()) is not None:
-                if order.look:
-                    self._send(encode_line(Item(seen=await self._look(self._read_own()))))
-                elif order.work is not None:
-                    await self._do(order.work)
+            lock = RunLock(Directory(self._spools))
+            await self._obey()
         except ClawgaugeError as fault:
-            self._send(encode_line(Item(refused=str(fault))))
+            self._send(encode_line(NodeMessage(refused=str(fault))))
         finally:
             listening.cancel()
             if lock is not None:
                 lock.release()
-            until_s = time.monotonic() + _FAREWELL_S
-            while (  # noqa: ASYNC110
-                not self._out.is_closing()
-                and self._out.get_write_buffer_size()
-                and time.monotonic() < until_s
-            ):
-                await asyncio.sleep(_POLL_S)
-            self._out.close()
+            await self._close_output()
+
+    async def _open_streams(self, source: int, sink: int) -> asyncio.StreamReader:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_MAX_MESSAGE_BYTES)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(source, "rb")
+        )
+        self._output, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(sink, "wb"))
+        return reader
+
+    async def _close_output(self) -> None:
+        """Close it, after what is to be sent yet, if the driver takes that in time."""
+        deadline_s = time.monotonic() + _FAREWELL_S
+        while not self._output.is_closing() and self._output.get_write_buffer_size():
+            if time.monotonic() >= deadline_s:
+                break
+            await asyncio.sleep(_POLL_S)
+        self._output.close()
+
+    async def _obey(self) -> None:
+        while (message := await self._messages.get()) is not None:
+            if message.describe:
+                providers = await self._describe_providers(self._read_own_providers())
+                self._send(encode_line(NodeMessage(providers=providers)))
+            elif message.assignment is not None:
+                await self._do(message.assignment)
 
     def _send(self, line: bytes) -> None:
-        if not self._out.is_closing():
-            self._out.write(clean(line))
+        if not self._output.is_closing():
+            self._output.write(clean(line))
 
     def _tell(self, line: str) -> None:
-        self._send(encode_line(Item(said=line)))
+        self._send(encode_line(NodeMessage(notice=line)))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Answer pings and obey stops at once, and queue the rest, until the driver is gone."""
         with suppress(TimeoutError, OSError, ValueError, RecursionError):
             while True:
                 async with asyncio.timeout(limits.SILENCE_S):
                     line = await reader.readline()
-                order = msgspec.json.decode(line, type=Order)
-                if order.ping is not None:
-                    self._send(encode_line(Item(pong=(order.ping, time.time_ns()))))
-                elif order.stop and self._running is not None:
+                message = msgspec.json.decode(line, type=DriverMessage)
+                if message.ping is not None:
+                    pong = Pong(message.ping, time.time_ns())
+                    self._send(encode_line(NodeMessage(pong=pong)))
+                elif message.stop and self._running is not None:
                     self._running.cancel()
                 else:
-                    self._orders.put_nowait(order)
+                    self._messages.put_nowait(message)
         if self._relay is not None:
             self._relay.wants_more = False
-        self._orders.put_nowait(None)
+        self._messages.put_nowait(None)
 
-    def _read_own(self) -> Own:
+    def _read_own_providers(self) -> OwnProviders:
         """The providers and secrets of this machine's own configuration and environment."""
         configuration = read_configuration(None, self._environ)
-        providers = provider_settings(configuration, self._environ, self._tell)
-        secrets = find_secrets(providers, self._environ)
-        return Own(ProviderSet(providers), secrets, self._keep_secrets(secrets))
+        settings = provider_settings(configuration, self._environ, self._tell)
+        secrets = find_secrets(settings, self._environ)
+        return OwnProviders(ProviderSet(settings), secrets, self._keep_secrets(secrets))
 
-    async def _look(self, own: Own) -> list[Facts]:
+    async def _describe_providers(self, own: OwnProviders) -> list[ProviderFacts]:
         """What every provider here says of itself, and why one cannot be had."""
-        seen, mask = [], SecretMask(own.secrets).mask
+        facts = []
         for name, settings in own.providers.settings.items():
             if name == OPENAI_CHAT.name and settings.base_url is None:
                 continue  # the bare type has no address of its own unless one was given
@@ -187,48 +224,30 @@ class Node:
                 async with own.providers.create(name, concurrency=1) as provider:
                     probe = await provider.probe()
             except ConfigError as wrong:
-                seen.append(
-                    Facts(
-                        ProviderProbe(provider=name, reachable=False, detail=str(wrong)), str(wrong)
-                    )
-                )
+                unreachable = ProviderProbe(provider=name, reachable=False, detail=str(wrong))
+                facts.append(ProviderFacts(probe=unreachable, unusable=str(wrong)))
                 continue
             probe = msgspec.structs.replace(probe, detail=own.redact(probe.detail))
-            key = settings.api_key_env if settings.api_key is None else None
-            why = (
-                f"{name} needs {key}, which a command without a terminal does not see there: set it"
-                if key
-                else None
-            )
-            told = [getattr(provider, field) for field in Facts.__struct_fields__[3:]]
-            seen.append(Facts(probe, why, mask_strings(provider.describe(), mask), *told))
-        return seen
+            facts.append(_describe_provider(provider, probe, settings, own.secrets))
+        return facts
 
-    async def _do(self, work: wire.Work) -> None:
-        # Two runs of one name are not the same.
-        key = f"{work.config.run_id} {work.config.created_at_ms}"
-        own = self._read_own()
-        draft, place = (
-            self._draft_of(work, own),
-            self._root / hashlib.sha256(key.encode()).hexdigest()[:32],
-        )
-        relay = (
-            Relay.open_existing(place)
-            if is_run_folder(place)
-            else Relay.create(self._root, place.name)
-        )
+    async def _do(self, assignment: Assignment) -> None:
+        """Ask the prompts of an assignment, and send what comes of it."""
+        own = self._read_own_providers()
+        draft = self._make_draft(assignment, own)
+        spool = self._find_spool(assignment)
+        relay = self._open_relay(spool)
         with relay:
             self._relay = relay
-            relay.begin(work, self._send)
+            relay.begin(assignment, self._send)
             if not relay.has(INVENTORY):
-                probes = [one.probe for one in await self._look(own)]
-                relay.write(
-                    INVENTORY,
-                    await asyncio.to_thread(collect_inventory, probes, environ=self._environ),
-                )
-            follows = partial(self._follow, work) if draft.capacity else None
-            plan = draft.complete(self._hand_over(draft, work, place))
-            self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=follows))
+                await self._send_inventory(relay, own)
+            work: Work | None = None
+            if draft.capacity is not None:
+                work = partial(self._make_load, assignment)
+            handover = _Handover(assignment, draft, self._send)
+            plan = draft.complete(handover.deliver(spool))
+            self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
             try:
                 await asyncio.wait([self._running])
             finally:
@@ -237,115 +256,110 @@ class Node:
                 await asyncio.wait([self._running])
             if not self._running.cancelled():
                 self._running.result()
-        self._send(encode_line(Item(end=True)))
-        while (order := await self._orders.get()) is not None and not order.kept:
-            pass  # what was said of a load before its end was heard
-        if order is not None and not self._keeps:
-            shutil.rmtree(place, ignore_errors=True)
+        self._send(encode_line(NodeMessage(is_end=True)))
+        is_recorded = await self._wait_until_recorded()
+        if is_recorded and not handover.keeps_records:
+            shutil.rmtree(spool, ignore_errors=True)
         else:
-            self._orders.put_nowait(None)
+            self._messages.put_nowait(None)
 
-    async def _follow(
+    def _find_spool(self, assignment: Assignment) -> Path:
+        """The folder that keeps the records of a run until the driver has them."""
+        # Two runs of one name are not the same.
+        key = f"{assignment.config.run_id} {assignment.config.created_at_ms}"
+        return self._spools / hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def _open_relay(self, spool: Path) -> RelayFolder:
+        if is_run_folder(spool):
+            return RelayFolder.open_existing(spool)
+        return RelayFolder.create(self._spools, spool.name)
+
+    async def _send_inventory(self, relay: RelayFolder, own: OwnProviders) -> None:
+        probes = [facts.probe for facts in await self._describe_providers(own)]
+        inventory = await asyncio.to_thread(collect_inventory, probes, environ=self._environ)
+        relay.write(INVENTORY, inventory)
+
+    async def _wait_until_recorded(self) -> bool:
+        """Wait for the driver to say that all is on its disk; returns False where it is gone."""
+        while (message := await self._messages.get()) is not None:
+            # All else was sent of a load before its end was heard.
+            if message.is_recorded:
+                return True
+        return False
+
+    async def _make_load(
         self,
-        work: wire.Work,
+        assignment: Assignment,
         context: RunContext,
         runs: Mapping[Target, TargetRun],
         clock: ClientClock,
     ) -> None:
-        """Make the calls of a load that the driver tells of, until it tells of none or is gone."""
-        origin_ns = time.perf_counter_ns() - (time.time_ns() - work.origin_ns)
-        machine = Machine(context, next(iter(runs.values())), clock, origin_ns, work.place)
-
-        async def report() -> None:
-            await asyncio.wait([ready])
-            [late] = (await machine.mark()).values()
-            self._send(encode_line(Item(late=late)))
-
+        """Make the calls of a load as the driver commands, until it ends the load or is gone."""
+        origin_ns = time.perf_counter_ns() - (time.time_ns() - assignment.origin_ns)
+        target_run = next(iter(runs.values()))
+        generator = LocalLoadGenerator(context, target_run, clock, origin_ns, assignment.place)
         try:
             async with asyncio.TaskGroup() as group:
-                ready = group.create_task(machine.get_ready())
-                machine.enter(
-                    group,
-                    lambda *_: None,
-                    lambda number: self._send(encode_line(Item(left=number))),
-                )
-                while (order := await self._orders.get()) is not None:
-                    if order.go is not None:
-                        machine.go(order.go)
-                    elif order.brief is not None or order.mark:
-                        group.create_task(
-                            machine.ask_briefly(*order.brief) if order.brief else report()
-                        )
-                    else:
-                        raise Over
+                getting_ready = group.create_task(generator.get_ready())
+                generator.attach(group, _LoadReporter(self._send))
+                await self._obey_load(generator, group, getting_ready)
                 # The driver is gone: calls in flight come to their end.
-                ready.cancel()
-                machine.go(Go())
-                self._orders.put_nowait(None)
-        except* Over:
+                getting_ready.cancel()
+                generator.apply(LoadCommand())
+                self._messages.put_nowait(None)
+        except* LoadEnded:
             pass  # what is under way is given up
         finally:
-            await machine.records.flush()
+            await generator.records.flush()
 
-    def _hand_over(self, plan: PlanDraft, work: wire.Work, spool: Path) -> OpenWork:
-        """Send what an earlier stretch recorded and could not deliver: it is done, and is not asked again."""
-        done, evidence, asked = (
-            set(work.done),
-            dict(work.evidence),
-            {prompt.key for prompt in plan.asked},
-        )
-        pool, results = {prompt.key for prompt in tier_pool(plan.prompts)}, iter_results(spool)
-        for result in results:
-            owed = (key := cell_key(result)) not in done and result.availability_status == "ok"
-            is_asked = result.prompt in asked or (
-                plan.capacity is not None and result.target in plan.targets
-            )
-            self._keeps |= owed and not is_asked  # for a stretch that asks for it
-            if owed and is_asked:
-                done.add(key)
-                seen = evidence.setdefault(result.target, Evidence())
-                seen.n_calls += 1
-                seen.cost_usd += result.cost_usd or 0.0
-                seen.n_pool += result.prompt in pool
-                seen.asked += (
-                    [(result.prompt, result.tool_use_success)] if result.repeat == 0 else []
-                )
-                self._send(_as_line(result))
-        labels = {None, *(target.label for target in plan.targets)}
-        for event in [event for event in results.events if event.target in labels]:
-            self._send(encode_line(Item(event=event)))
-        return OpenWork(done, frozenset(), evidence, work.beside_usd, work.stretch)
+    async def _obey_load(
+        self,
+        generator: LocalLoadGenerator,
+        group: asyncio.TaskGroup,
+        getting_ready: asyncio.Task[None],
+    ) -> None:
+        """Obey until the driver is gone. Raises `LoadEnded` where it ends the load."""
 
-    def _draft_of(self, work: wire.Work, own: Own) -> PlanDraft:
-        config, asked = work.config, set(work.asked)
-        settings, prompts = Settings(**msgspec.structs.asdict(config.options)), config.prompts
+        async def send_lateness() -> None:
+            await asyncio.wait([getting_ready])
+            lateness = await generator.read_lateness()
+            self._send(encode_line(NodeMessage(lateness=lateness[THIS_PROGRAM])))
+
+        while (message := await self._messages.get()) is not None:
+            if message.command is not None:
+                generator.apply(message.command)
+            elif message.probe is not None:
+                group.create_task(generator.probe(*message.probe))
+            elif message.read_lateness:
+                group.create_task(send_lateness())
+            else:
+                raise LoadEnded
+
+    def _make_draft(self, assignment: Assignment, own: OwnProviders) -> PlanDraft:
+        """The plan as far as this machine has to decide and to check it anew."""
+        config = assignment.config
+        settings = Settings(**msgspec.structs.asdict(config.options))
         check_options(settings)
-        if any(map(needs_shell, prompts)) and not can_run():
-            raise ConfigError(
-                "the package bashkit is not installed there, which these prompts need"
-            )
-        check_recorded(prompts, Path("config.json"))
-        texts = {
-            f"prompt {one.suite}/{one.id}": [msgspec.json.encode(one).decode()] for one in prompts
-        }
-        planning.refuse_secrets(texts, own.secrets, SuiteError)
-        withhold(own.secrets, encode_line((prompts, config.targets)).decode())
+        _check_prompts(config.prompts, own)
+        withhold(own.secrets, encode_line((config.prompts, config.targets)).decode())
         planning.check_targets(config.targets, own.providers, own.secrets)
         concurrency = planning.fit_concurrency(settings, config.targets, own.providers, self._tell)
+        asked_keys = set(assignment.asked)
+        prices: dict[Target, Price] = {}
+        for target in config.targets:
+            price = config.prices.get(target.label)
+            if price is not None:
+                prices[target] = price
         return PlanDraft(
             settings=msgspec.structs.replace(settings, concurrency=concurrency),
-            prompts=prompts,
-            asked=[prompt for prompt in prompts if prompt.key in asked],
+            prompts=config.prompts,
+            asked=[prompt for prompt in config.prompts if prompt.key in asked_keys],
             suites=[],
             context=None,
             targets=config.targets,
             providers=own.providers,
-            prices={
-                t: price
-                for t in config.targets
-                if (price := config.prices.get(t.label)) is not None
-            },
-            free=frozenset(work.free),
+            prices=prices,
+            free=frozenset(assignment.free),
             capacity=config.capacity,
             jobs={},
             config_file=None,
@@ -353,3 +367,102 @@ class Node:
             secrets=own.secrets,
             redact=own.redact,
         )
+
+
+def _describe_provider(
+    provider: Provider,
+    probe: ProviderProbe,
+    settings: ProviderSettings,
+    secrets: Mapping[str, str],
+) -> ProviderFacts:
+    unusable = None
+    if settings.api_key is None and settings.api_key_env:
+        unusable = (
+            f"{settings.name} needs {settings.api_key_env}, "
+            "which a command without a terminal does not see there: set it"
+        )
+    description = mask_strings(provider.describe(), SecretMask(secrets).mask)
+    planning_facts = {name: getattr(provider, name) for name in PLANNING_FACTS}
+    return ProviderFacts(probe, unusable, description, **planning_facts)
+
+
+def _check_prompts(prompts: list[Prompt], own: OwnProviders) -> None:
+    """Refuse prompts that cannot be asked here, or have one of this machine's keys in them."""
+    if any(needs_shell(prompt) for prompt in prompts) and not can_run():
+        raise ConfigError("the package bashkit is not installed there, which these prompts need")
+    check_recorded(prompts, Path("config.json"))
+    texts_by_prompt = {}
+    for prompt in prompts:
+        text = msgspec.json.encode(prompt).decode()
+        texts_by_prompt[f"prompt {prompt.suite}/{prompt.id}"] = [text]
+    planning.refuse_secrets(texts_by_prompt, own.secrets, SuiteError)
+
+
+class _LoadReporter:
+    """Tells the driver which clients have left; it hears of calls by their records."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+
+    def call_ended(self, step: str, sample: Sample) -> None:
+        pass
+
+    def client_left(self, number: int) -> None:
+        self._send(encode_line(NodeMessage(client_left=number)))
+
+
+class _Handover:
+    """Sends what an earlier stretch recorded and could not deliver."""
+
+    def __init__(
+        self, assignment: Assignment, draft: PlanDraft, send: Callable[[bytes], None]
+    ) -> None:
+        self._assignment = assignment
+        self._draft = draft
+        self._send = send
+        self._asked_keys = {prompt.key for prompt in draft.asked}
+        self._tier_keys = {prompt.key for prompt in tier_pool(draft.prompts)}
+        self.keeps_records = False
+        """Whether there are records that this stretch does not ask for: they stay for another."""
+
+    def deliver(self, spool: Path) -> OpenWork:
+        """Send it. What is sent is done: it is not asked again."""
+        assignment = self._assignment
+        done: set[CellKey] = set(assignment.done)
+        evidence = dict(assignment.evidence)
+        results = iter_results(spool)
+        for result in results:
+            key = cell_key(result)
+            if key in done or result.availability_status != "ok":
+                continue
+            if not self._is_asked(result):
+                self.keeps_records = True
+                continue
+            done.add(key)
+            self._count(result, evidence.setdefault(result.target, Evidence()))
+            self._send(_encode_result(result))
+        labels = {None, *(target.label for target in self._draft.targets)}
+        for event in results.events:
+            if event.target in labels:
+                self._send(encode_line(NodeMessage(event=event)))
+        return OpenWork(
+            done=done,
+            refill=frozenset(),
+            evidence=evidence,
+            beside_usd=assignment.beside_usd,
+            stretch=assignment.stretch,
+        )
+
+    def _is_asked(self, result: Result) -> bool:
+        """Whether this stretch asks for the cell of a result, or loads its target."""
+        if result.prompt in self._asked_keys:
+            return True
+        return self._draft.capacity is not None and result.target in self._draft.targets
+
+    def _count(self, result: Result, evidence: Evidence) -> None:
+        evidence.n_calls += 1
+        evidence.cost_usd += result.cost_usd or 0.0
+        if result.prompt in self._tier_keys:
+            evidence.n_pool += 1
+        if result.repeat == 0:
+            evidence.asked.append((result.prompt, result.tool_use_success))

@@ -1,5 +1,8 @@
-"""A server under load in figures. Whoever makes the load asks here when to stop, and whoever reads
-it what it was."""
+"""The figures of a server under load.
+
+They are the same for the search that decides when a step tells enough, and for the summary that is
+made of the records.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +33,24 @@ GAIN = 1.05
 # The least that tells anything.
 MIN_CALLS = 8
 _MIN_S = 2.0
-# So much makes a p95 rest on more than the longest call, where that is soon had.
+# So many calls make a p95 rest on more than the longest of them; a slow step is not held for them.
 _SURE_CALLS = 60
 _SURE_S = 10.0
 # How far off the means of a step may be at 95%: its throughput, and its first token.
 _TIGHT_RATE = 0.02
 _TIGHT_TTFT = 0.04
-_FAR = (
-    3 * 1.4826
-)  # times the median of what calls of a step are off: who is further off was held up by something
+# A call is delayed by something else than the load when it is further from the median of its step
+# than so many times the median deviation (three standard deviations, were they normal).
+_MAX_DEVIATIONS = 3 * 1.4826
 _NEVER_MS = 2.0**60  # in the place of what never came: longer than any time on record
 
 
 class Sample(NamedTuple):
-    """One call, in milliseconds since the load began; its first token and its end count from when
-    it was sent."""
+    """One call under load.
+
+    It was due so many milliseconds after the load began, and sent `queued_ms` later; its first
+    token and its end count from when it was sent.
+    """
 
     client: int
     due_ms: float
@@ -62,20 +68,23 @@ class Sample(NamedTuple):
 
     @property
     def cycle_ms(self) -> float:
+        """From when it was due until it ended."""
         return self.queued_ms + self.e2e_ms
 
     @property
     def ended_ms(self) -> float:
+        """When it ended, since the load began."""
         return self.due_ms + self.cycle_ms
 
     @property
     def tpot_ms(self) -> float | None:
-        """Time per token after the first piece, by the server's count of tokens, else by the pieces
-        that came.
+        """Time per token after the first piece, by the server's count of tokens.
 
-        The tokens of the first piece took their time before it: they are left out, as many as its
-        share of all characters tells. A record of an earlier version does not have that share;
-        there one token is left out."""
+        Without a count, by the pieces that came; None where there are too few. The tokens of the
+        first piece took their time before it: they are left out, as many as its share of all
+        characters tells. A record of an earlier version does not have that share; there one token
+        is left out.
+        """
         if self.ttft_ms is None:
             return None
         if not self.output_tokens:
@@ -89,8 +98,10 @@ class Sample(NamedTuple):
         return (self.e2e_ms - self.ttft_ms) / n_later
 
     def since_due(self) -> Sample:
-        """With its times counted from when it was due."""
-        ttft_ms = None if self.ttft_ms is None else self.ttft_ms + self.queued_ms
+        """The call with its times counted from when it was due."""
+        ttft_ms = self.ttft_ms
+        if ttft_ms is not None:
+            ttft_ms += self.queued_ms
         return self._replace(queued_ms=0.0, ttft_ms=ttft_ms, e2e_ms=self.cycle_ms)
 
     def keeps(self, limits: dict[str, float], ease: float = 1.0) -> bool:
@@ -105,25 +116,33 @@ class Sample(NamedTuple):
 
 
 def has_answer(record: Any) -> bool:
-    """Whether a call under load was answered: all of the few tokens it may have can be thought."""
-    thought = record.failure_type == "empty_response" and record.timings_us.ttft is not None
-    return record.availability_status == "ok" and (record.success or thought)
+    """Whether a call under load was answered.
+
+    The few tokens it may have can all be thinking: that is an answer here.
+    """
+    if record.availability_status != "ok":
+        return False
+    only_thought = record.failure_type == "empty_response" and record.timings_us.ttft is not None
+    return record.success or only_thought
 
 
 def sample_of(record: Any) -> Sample:
-    """A recorded call under load, whole or as a row."""
+    """A recorded call under load, as a `Result` or as a row of it."""
     load = record.load
     times = record.timings_us
-    # Thinking that was counted but never shown took its time before the first token, which is then
-    # the answer's own.
-    hidden = (
-        (record.reasoning_tokens or 0) if times.ttft is not None and times.ttfa == times.ttft else 0
-    )
+    ttft_ms = None
+    hidden_tokens = 0
+    if times.ttft is not None:
+        ttft_ms = times.ttft / 1000
+        # Thinking that was counted but never shown took its time before the first token, which is
+        # then the answer's own.
+        if times.ttfa == times.ttft:
+            hidden_tokens = record.reasoning_tokens or 0
     return Sample(
         client=load.client,
         due_ms=load.due_us / 1000,
         queued_ms=load.queued_us / 1000,
-        ttft_ms=times.ttft and times.ttft / 1000,
+        ttft_ms=ttft_ms,
         e2e_ms=(times.e2e or 0) / 1000,
         ok=has_answer(record),
         input_tokens=record.input_tokens,
@@ -131,14 +150,16 @@ def sample_of(record: Any) -> Sample:
         cached_tokens=record.cached_tokens,
         gaps_us=load.gaps_us,
         server_us=record.server_us,
-        hidden_tokens=hidden,
+        hidden_tokens=hidden_tokens,
         first_share=load.first_share,
     )
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A step: its load, when it was steady, how this program was late meanwhile. An event has it as
-    it is."""
+    """A step: its load, when it was steady, and how this program was late meanwhile.
+
+    It is the detail of the event `capacity_step`.
+    """
 
     step: str
     context_tokens: int
@@ -151,28 +172,33 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: str | None = None
 
     def holds(self, sample: Sample) -> bool:
-        """Of clients in turn, what ended while the load was steady; of arrivals, what was due
-        then."""
-        at_ms = sample.ended_ms if self.rate is None else sample.due_ms
+        """Whether a call is one of the step.
+
+        Of clients in turn these are the calls that ended while the load was steady, of arrivals
+        those that were due then.
+        """
+        at_ms = sample.due_ms
+        if self.rate is None:
+            at_ms = sample.ended_ms
         return self.from_ms < at_ms <= self.to_ms
 
 
 def measure_step(samples: Iterable[Sample], window: Window, slo: Slo) -> StepSummary:
-    """What a steady load came to."""
-    everyone = list(samples)
+    """What a steady load came to; `samples` are its calls, and those around it."""
+    all_samples = list(samples)
     limits = slo.limits
-    inside = [sample for sample in everyone if window.holds(sample)]
+    inside = [sample for sample in all_samples if window.holds(sample)]
     answered = [sample for sample in inside if sample.ok]
     n_asked = len(inside) + window.n_dropped
     n_failed = n_asked - len(answered)
     n_kept = sum(sample.keeps(limits) for sample in inside)
-    rate, interval = _measure_rate(everyone, answered, window, n_failed)
+    rate, interval = _measure_rate(all_samples, answered, window, n_failed)
     output_tokens = _mean_of(answered, "output_tokens")
     tpot_ms = _distribution(_values_of(answered, "tpot_ms"))
     gaps_ms = [gap_us / 1000 for sample in answered for gap_us in sample.gaps_us]
     has_limits = bool(limits) and n_asked > 0
     is_open = window.rate is not None
-    is_growing = is_open and len(inside) > MIN_CALLS and _has_grown(everyone, window, n_asked)
+    is_growing = is_open and len(inside) > MIN_CALLS and _has_grown(all_samples, window, n_asked)
     return StepSummary(
         step=window.step,
         concurrency=window.concurrency,
@@ -201,7 +227,7 @@ def measure_step(samples: Iterable[Sample], window: Window, slo: Slo) -> StepSum
 
 
 def _measure_rate(
-    everyone: Sequence[Sample], answered: Sequence[Sample], window: Window, n_failed: int
+    all_samples: Sequence[Sample], answered: Sequence[Sample], window: Window, n_failed: int
 ) -> tuple[float, Interval | None]:
     """The requests a second, and their interval where there is one.
 
@@ -213,7 +239,7 @@ def _measure_rate(
         off = min(1.0, error_ms / mean_ms)
         return rate, (rate * (1 - off), rate * (1 + off))
     n_ended = 0
-    for sample in everyone:
+    for sample in all_samples:
         if sample.ok and window.from_ms < sample.ended_ms <= window.to_ms:
             n_ended += 1
     seconds = (window.to_ms - window.from_ms) / 1000
@@ -235,8 +261,10 @@ def _mean_of(samples: Iterable[Sample], name: str) -> float | None:
 
 
 def _mean_server_ms(samples: Iterable[Sample]) -> dict[str, float]:
-    """Where the time went, as the server told: the mean of each part over the calls that have
-    it."""
+    """Where the time went, as the server tells.
+
+    The mean of each part over the calls that have it.
+    """
     parts_us: dict[str, list[float]] = {}
     for sample in samples:
         for part, us in (sample.server_us or {}).items():
@@ -245,20 +273,27 @@ def _mean_server_ms(samples: Iterable[Sample]) -> dict[str, float]:
 
 
 def _has_grown(samples: Iterable[Sample], window: Window, n_asked: int) -> bool:
-    """Whether more calls were out at the end of a window than at its start, by more than chance has
-    it come and go."""
+    """Whether more calls were under way at the end of a window than at its start.
+
+    More by chance alone does not count.
+    """
     n_before = 0
     n_after = 0
     for sample in samples:
-        n_before += sample.due_ms <= window.from_ms < sample.ended_ms
-        n_after += sample.due_ms <= window.to_ms < sample.ended_ms
+        if sample.due_ms <= window.from_ms < sample.ended_ms:
+            n_before += 1
+        if sample.due_ms <= window.to_ms < sample.ended_ms:
+            n_after += 1
     n_more = n_after + window.n_dropped - n_before
     return n_more > (1 - 1 / GAIN) * n_asked and n_more > 2 * math.sqrt(n_before + n_after)
 
 
 def is_enough(samples: Sequence[Sample], concurrency: int, seconds: float, slo: Slo) -> bool:
-    """Whether a step tells enough: all clients were answered, the means are tight, the SLO is kept
-    or it is not."""
+    """Whether so many clients were held for long enough.
+
+    They were when each of them was answered, the means are tight, and it is clear whether the SLO
+    is kept.
+    """
     n = len(samples)
     if n < max(MIN_CALLS, concurrency) or seconds < _MIN_S:
         return False
@@ -296,8 +331,10 @@ def keeps_slo(step: StepSummary) -> bool:
 
 
 def carried(entry: CapacitySummary) -> int | None:
-    """How many clients a target may have at once: as many as keep the SLO, else as many as pay;
-    None if unknown."""
+    """How many clients a target may have at once, or None where that is not known.
+
+    As many as keep the SLO; without one as many as bring more throughput.
+    """
     if entry.within_slo is not None:
         return entry.within_slo.concurrency
     if entry.knee is not None:
@@ -306,9 +343,11 @@ def carried(entry: CapacitySummary) -> int | None:
 
 
 def find_knee(steps: Iterable[StepSummary]) -> Knee | None:
-    """The fewest clients with nearly all the throughput; None where more of them still brought
-    more."""
-    measured = [s for s in steps if s.trusted and s.concurrency and s.requests_per_s]
+    """The fewest clients with nearly all the throughput.
+
+    None where more of them still brought more.
+    """
+    measured = [step for step in steps if step.trusted and step.concurrency and step.requests_per_s]
     measured.sort(key=lambda step: step.level)
     if not measured:
         return None
@@ -321,11 +360,12 @@ def find_knee(steps: Iterable[StepSummary]) -> Knee | None:
 
 
 def _find_limit(alone: StepSummary, knee: StepSummary, most: StepSummary, best: float) -> str:
-    """What more clients run into: who refuses them, or where a call's time goes that it did not
-    take alone.
+    """What more clients run into: refusals, or what a call's time goes to that it did not take
+    alone.
 
-    A server that tells where the time went is believed; of another, what its first tokens and their
-    pace tell."""
+    A server that tells where the time went is believed; of another one, the times of its first
+    tokens and their pace tell. `best` is the highest throughput.
+    """
     if most.n_failed > (1 - ATTAINED) * most.n:
         return "refusals"
     first_ms = alone.ttft_ms.p50 or 0.0
@@ -341,15 +381,16 @@ def _find_limit(alone: StepSummary, knee: StepSummary, most: StepSummary, best: 
         slower_prefill_ms = after["prefill"] - before["prefill"]
         if "decode" in before and "decode" in after:
             slower_decode_ms = after["decode"] - before["decode"]
-        # Who shares an engine reads more slowly; who waits for a free one reads as fast as alone.
+        # A call that shares an engine is read more slowly; one that waits for a free engine is read
+        # as fast as alone.
         waits_ms -= slower_prefill_ms
         reads_ms = after["prefill"]
         if slower_prefill_ms > max(waits_ms, slower_decode_ms):
             return "prefill"
     if slower_decode_ms > waits_ms:
         return "decode"
-    # One engine that is always reading: so many first tokens a second, each as long as a lone one
-    # takes.
+    # One engine that is always reading makes so many first tokens a second, each as long as a lone
+    # one takes.
     is_always_reading = best * reads_ms / 1000 * GAIN * GAIN >= 1
     if is_always_reading and first_at_knee_ms > 1.1 * first_ms:
         return "prefill"
@@ -357,8 +398,10 @@ def _find_limit(alone: StepSummary, knee: StepSummary, most: StepSummary, best: 
 
 
 def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
-    """The most that keeps the SLO, below the least that does not; None without an SLO, or without a
-    step to trust."""
+    """The most that keeps the SLO, below the least that does not.
+
+    None without an SLO, or without a step to trust.
+    """
     trusted = sorted((step for step in steps if step.trusted), key=lambda step: step.level)
     if not slo.limits or not trusted:
         return None
@@ -375,8 +418,10 @@ def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
 
 
 def fit_ttft(steps: Iterable[Sequence[tuple[float, float]]]) -> TtftFit | None:
-    """(tokens, milliseconds) of the usual lone calls of each step as a straight line; None without
-    two lengths."""
+    """The first token of lone calls as a straight line over the length of their prompts.
+
+    Each step has (tokens, milliseconds) of its calls. None without two lengths.
+    """
     points: list[tuple[float, float]] = []
     for step in steps:
         points += _leave_out_delayed(step)
@@ -401,38 +446,42 @@ def fit_ttft(steps: Iterable[Sequence[tuple[float, float]]]) -> TtftFit | None:
 
 
 def _leave_out_delayed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points of a step without those that are far from its median: something held these up."""
+    """The points of a step without those that something else than the load has delayed."""
     if not points:
         return []
-    middle = median(y for _, y in points)
-    most_off = _FAR * median(abs(y - middle) for _, y in points)
-    return [(x, y) for x, y in points if abs(y - middle) <= most_off]
+    usual = median(y for _, y in points)
+    max_deviation = _MAX_DEVIATIONS * median(abs(y - usual) for _, y in points)
+    return [(x, y) for x, y in points if abs(y - usual) <= max_deviation]
 
 
 def _distribution(values: Sequence[float], n_lost: int = 0) -> Percentiles:
     """The values, and so many that never came, which have no part in the mean."""
     if not values:
         return Percentiles(n=n_lost)
-    most = max(values)
+    longest = max(values)
     described = describe([*values, *[_NEVER_MS] * n_lost])
-    percentiles = {
-        "p50": described.p50,
-        "p95": described.p95,
-        # Of fewer than 100 calls p99 is the longest.
-        "p99": described.max if described.n < 100 else described.p99,
-    }
-    changes: dict[str, Any] = {}
+    # Of fewer than 100 calls p99 is the longest.
+    p99 = described.max if described.n < 100 else described.p99
     beyond = []
-    for name, value in percentiles.items():
-        is_beyond = value is not None and value > most
-        changes[name] = most if is_beyond else value
-        if is_beyond:
+    for name, value in (("p50", described.p50), ("p95", described.p95), ("p99", p99)):
+        if value is not None and value > longest:
             beyond.append(name)
-        if n_lost:
-            changes[f"{name}_ci95"] = None
-    return msgspec.structs.replace(
-        described, mean=_mean(values), max=most, beyond=beyond, **changes
+    distribution = msgspec.structs.replace(
+        described,
+        p50=_limit(described.p50, longest),
+        p95=_limit(described.p95, longest),
+        p99=_limit(p99, longest),
+        mean=_mean(values),
+        max=longest,
+        beyond=beyond,
     )
+    if not n_lost:
+        return distribution
+    return msgspec.structs.replace(distribution, p50_ci95=None, p95_ci95=None, p99_ci95=None)
+
+
+def _limit(value: float | None, longest: float) -> float | None:
+    return None if value is None else min(value, longest)
 
 
 def _mean(values: Sequence[float]) -> float | None:

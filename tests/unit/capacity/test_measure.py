@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from clawgauge.capacity.load import Crowd, Held
-from clawgauge.capacity.measure import TargetLoad, measure_capacity
+from clawgauge.capacity import search
+from clawgauge.capacity.dispatcher import Dispatcher, SteadyWindow
+from clawgauge.capacity.measure import measure_capacity
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
-from clawgauge.records import CapacityOptions, Price, Prompt, Slo, Target
+from clawgauge.records import CapacityOptions, Price, Prompt, Slo, StepSummary, Target
 from clawgauge.runner.agenda import Cell, CostBudget
 from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.clock import ClientClock
@@ -84,17 +85,28 @@ def made(path: Path, box: Box, budget: CostBudget | None = None, **options: Any)
     return RunContext(plan, RunFolder.create(path), Observer(), cost=budget)
 
 
+class Told:
+    """A `CapacityObserver` that keeps all that it is told."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+
+    def step_measured(self, context_tokens: int, step: StepSummary) -> None:
+        self.all.append(step)
+
+    def notice(self, text: str) -> None:
+        self.all.append(text)
+
+
 async def load(context: RunContext, box: Box) -> list[Any]:
     """What is told of a capacity run; the folder is closed behind it."""
-    told: list[Any] = []
+    told = Told()
     with ClientClock() as clock, context.folder:
         run = TargetRun(
             context, TARGET, box, make_agenda(context.plan, TARGET, context.cost), clock
         )
-        await measure_capacity(
-            lambda _, __, what: told.append(what), {}, context, {TARGET: run}, clock
-        )
-    return told
+        await measure_capacity(told, {}, context, {TARGET: run}, clock)
+    return told.all
 
 
 def look_at(
@@ -103,12 +115,12 @@ def look_at(
     """What is found of every length, what is told of it, and who is loaded."""
     seen, loaded = list[dict[str, Any]](), list[int]()
 
-    async def try_levels(self: TargetLoad, crowd: Crowd) -> None:
+    async def try_levels(*_: object) -> None:
         loaded.append(1)
 
     context = made(path, box, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TargetLoad, "_try_levels", try_levels)
+        patch.setattr(search, "try_levels", try_levels)
         patch.setattr(
             RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name})
         )
@@ -211,14 +223,14 @@ def test_a_rate_is_held_until_it_is_steady_however_short_the_duration(tmp_path: 
     box, windows = Box("slow"), list[tuple[float, float]]()
 
     async def play(
-        self: Crowd, step: str, arrivals: list[float], window_s: tuple[float, float], *_: Any
-    ) -> Held:
+        self: Dispatcher, step: str, arrivals: list[float], window_s: tuple[float, float], *_: Any
+    ) -> SteadyWindow:
         windows.append(window_s)
         assert max(arrivals) > window_s[1] + 0.5
-        return Held(0, 1, [])
+        return SteadyWindow(0, 1, [])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Crowd, "play", play)
+        patch.setattr(Dispatcher, "play_arrivals", play)
         asyncio.run(load(made(tmp_path, box, rates=[50.0]), box))
     ((begin, end),) = windows
     assert begin >= 0.6 and end == pytest.approx(begin + 1.0)
@@ -276,7 +288,7 @@ def test_every_change_of_models_is_one(tmp_path: Path) -> None:
                 one: TargetRun(context, one, box, make_agenda(context.plan, one, None), clock)
                 for one in targets
             }
-            await measure_capacity(lambda *_: None, {}, context, runs, clock)
+            await measure_capacity(Told(), {}, context, runs, clock)
 
     asyncio.run(swap())
     changes = asked[-16:]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from clawgauge.capacity.prompts import make_prompt, read_ruler
+from clawgauge.capacity.prompts import CountedText, fit_token_scale, make_prompt
 from support.rows import every_row
 
 
@@ -16,22 +16,28 @@ def test_the_length_is_the_one_the_server_counts(chars_per_token: float, around:
         return math.ceil(around + len(text) / chars_per_token)
 
     texts = [make_prompt(n, f"{n}").text for n in (800, 4_000)]
-    ruler = read_ruler(*((len(text), count(text)) for text in texts))  # type: ignore[arg-type]
-    assert ruler.counted
+    short, long = (CountedText(len(text), count(text)) for text in texts)
+    scale = fit_token_scale(short, long)
+    assert scale.is_counted
     for tokens in (2_000, 16_000, 60_000):
-        assert count(make_prompt(ruler.chars(tokens), "x").text) == pytest.approx(tokens, rel=0.01)
+        assert count(make_prompt(scale.to_chars(tokens), "x").text) == pytest.approx(
+            tokens, rel=0.01
+        )
 
 
 def test_a_count_that_tells_nothing_is_none() -> None:
-    assert not read_ruler((800, None), (4000, 900)).counted
-    assert not read_ruler((800, 12), (4000, 12)).counted, "the same for every text"
-    assert read_ruler((800, 200), (4000, 1000)).counted
+    def is_counted(short: int | None, long: int | None) -> bool:
+        return fit_token_scale(CountedText(800, short), CountedText(4000, long)).is_counted
+
+    assert not is_counted(None, 900)
+    assert not is_counted(12, 12), "the same for every text"
+    assert is_counted(200, 1000)
 
 
 def test_prompts_share_what_they_are_to_share_and_nothing_else() -> None:
     one, other = make_prompt(2_000, "a"), make_prompt(2_000, "b")
     assert one.text[:12] != other.text[:12] and len(one.text) == len(other.text) == 2_000
-    assert one.first in one.text[:60] and one.last in one.text[-200:]
+    assert one.first_code in one.text[:60] and one.last_code in one.text[-200:]
     shared = [make_prompt(2_000, key, shared_chars=600).text for key in "ab"]
     assert shared[0][:600] == shared[1][:600] and shared[0][600:] != shared[1][600:]
     # A session's prompts grow at their end.

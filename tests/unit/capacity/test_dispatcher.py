@@ -11,41 +11,43 @@ from typing import Any
 
 import pytest
 
-from clawgauge.capacity.load import Callers, Crowd, Go, poisson_arrivals
+from clawgauge.capacity.clients import ClientPool, DueCall
+from clawgauge.capacity.dispatcher import Dispatcher, poisson_arrivals
+from clawgauge.capacity.generator import LoadCommand
 from clawgauge.stats.load import Sample
 
 SERVICE_S = 0.02
 
 
-class Server(Callers):
+class Server(ClientPool):
     """So many slots of one service time, in virtual time; keeps how many were out at once, and what was answered."""
 
     def __init__(self, slots: int, *, agents: bool = False) -> None:
-        super().__init__(perf_counter_ns(), agents=agents)
+        super().__init__(perf_counter_ns(), are_agents=agents)
         self.free = [0.0] * slots
         self.out = self.most = 0
         self.answered: list[Sample] = []
         self.sessions: list[tuple[int, float, str]] = []
 
-    def crowd(self, group: asyncio.TaskGroup) -> Crowd:
-        crowd = Crowd(self.go, Go(), self.origin_ns)
-        self.enter(group, crowd.heard, crowd.left)
-        return crowd
+    def dispatcher(self, group: asyncio.TaskGroup) -> Dispatcher:
+        dispatcher = Dispatcher(self.apply, LoadCommand(), self.origin_ns)
+        self.attach(group, dispatcher)
+        return dispatcher
 
-    async def ask(self, go: Go, client: int, due_ns: int, share: float, session: str) -> Sample:
+    async def ask(self, command: LoadCommand, call: DueCall) -> Sample:
         now_s = (perf_counter_ns() - self.origin_ns) / 1e9
         self.out += 1
         self.most = max(self.most, self.out)
-        self.sessions.append((client, share, session))
+        self.sessions.append((call.client, call.context_share, call.session))
         ends_s = max(now_s, heapq.heappop(self.free)) + SERVICE_S
         heapq.heappush(self.free, ends_s)
         await asyncio.sleep(ends_s - now_s)
         self.out -= 1
-        due_ms = (due_ns - self.origin_ns) / 1e6
+        due_ms = (call.due_ns - self.origin_ns) / 1e6
         queued_ms = now_s * 1000 - due_ms
         e2e_ms = (perf_counter_ns() - self.origin_ns) / 1e6 - due_ms - queued_ms
         self.answered.append(
-            Sample(client, due_ms, queued_ms, e2e_ms, e2e_ms, True, None, None, None, ())
+            Sample(call.client, due_ms, queued_ms, e2e_ms, e2e_ms, True, None, None, None, ())
         )
         return self.answered[-1]
 
@@ -67,13 +69,13 @@ def test_from_one_level_to_the_next_the_load_goes_on_and_only_what_is_steady_cou
         server, opened = Server(4), list[int]()
         until_ns = perf_counter_ns() + 200 * 10**9
         async with asyncio.TaskGroup() as group:
-            crowd, note = server.crowd(group), noting(opened, server=server)
-            await crowd.hold("a", 1, until_ns, note, seen(3))
-            held = await crowd.hold("b", 4, until_ns, note, seen(20))
-            more = await crowd.hold("c", 12, until_ns, note, seen(36))
+            dispatcher, note = server.dispatcher(group), noting(opened, server=server)
+            await dispatcher.hold_clients("a", 1, until_ns, note, seen(3))
+            held = await dispatcher.hold_clients("b", 4, until_ns, note, seen(20))
+            more = await dispatcher.hold_clients("c", 12, until_ns, note, seen(36))
             assert server.most == 12
-            fewer = await crowd.hold("d", 2, until_ns, note, seen(4))
-            await crowd.leave()
+            fewer = await dispatcher.hold_clients("d", 2, until_ns, note, seen(4))
+            await dispatcher.stop_clients()
         assert held and more and fewer
         assert {one.client for one in more.samples} == set(range(12)), "a client was not heard"
         assert {one.client for one in fewer.samples} == {0, 1}, "who was too many did not leave"
@@ -104,9 +106,11 @@ def test_what_was_seen_is_looked_at_now_and_then_not_at_every_answer() -> None:
             return len(samples) >= 400
 
         async with asyncio.TaskGroup() as group:
-            crowd = server.crowd(group)
-            held = await crowd.hold("a", 64, perf_counter_ns() + 200 * 10**9, noting(), enough)
-            await crowd.leave()
+            dispatcher = server.dispatcher(group)
+            held = await dispatcher.hold_clients(
+                "a", 64, perf_counter_ns() + 200 * 10**9, noting(), enough
+            )
+            await dispatcher.stop_clients()
         assert held is not None and len(held.samples) == looks[-1] and len(looks) < looks[-1] / 8
 
     asyncio.run(look())
@@ -121,9 +125,12 @@ def test_a_load_that_is_never_steady_is_no_step() -> None:
     async def wait() -> None:
         with pytest.raises(asyncio.CancelledError):
             async with asyncio.TaskGroup() as group:
-                crowd = Hanging(1).crowd(group)
+                dispatcher = Hanging(1).dispatcher(group)
                 assert (
-                    await crowd.hold("a", 2, perf_counter_ns() + 10**7, noting(), seen(1)) is None
+                    await dispatcher.hold_clients(
+                        "a", 2, perf_counter_ns() + 10**7, noting(), seen(1)
+                    )
+                    is None
                 )
                 raise asyncio.CancelledError
 
@@ -142,11 +149,13 @@ def test_who_may_ask_no_more_ends_the_load() -> None:
     async def work() -> None:
         with pytest.raises(ExceptionGroup) as ended:
             async with asyncio.TaskGroup() as group:
-                crowd = Dear(2).crowd(group)
+                dispatcher = Dear(2).dispatcher(group)
                 try:
-                    await crowd.hold("a", 2, perf_counter_ns() + 200 * 10**9, noting(), seen(1000))
+                    await dispatcher.hold_clients(
+                        "a", 2, perf_counter_ns() + 200 * 10**9, noting(), seen(1000)
+                    )
                 finally:
-                    await crowd.leave()
+                    await dispatcher.stop_clients()
         assert ended.group_contains(Spent)
 
     asyncio.run(work())
@@ -161,8 +170,8 @@ def test_arrivals_are_drawn_beforehand_and_a_full_house_is_counted() -> None:
         server = Server(1)
         due = [n / 1000 for n in range(1, 60)]
         async with asyncio.TaskGroup() as group:
-            held = await server.crowd(group).play("a", due, (0.01, 0.05), 3, noting())
-            await server.rest()
+            held = await server.dispatcher(group).play_arrivals("a", due, (0.01, 0.05), 3, noting())
+            await server.wait_for_ended_arrivals()
         # All due in the window are there: answered, or counted as dropped.
         inside = [
             one
@@ -179,17 +188,19 @@ def test_an_agent_grows_its_context_and_fans_out() -> None:
     async def work() -> list[tuple[int, float, str]]:
         server = Server(8, agents=True)
         async with asyncio.TaskGroup() as group:
-            crowd = server.crowd(group)
-            await crowd.hold("a", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(8))
-            await crowd.hold(
-                "b", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(2), apart_ms=1.0
+            dispatcher = server.dispatcher(group)
+            await dispatcher.hold_clients(
+                "a", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(8)
             )
-            await crowd.leave()
+            await dispatcher.hold_clients(
+                "b", 1, perf_counter_ns() + 200 * 10**9, noting(), seen(2), restart_spacing_ms=1.0
+            )
+            await dispatcher.stop_clients()
         return server.sessions
 
     # The pauses for tools are real; shorter ones will do.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clawgauge.capacity.load._TOOLS_S", 0.001)
+        patch.setattr("clawgauge.capacity.clients._TOOLS_MEAN_S", 0.001)
         sessions = asyncio.run(work())
     shares = [share for _, share, name in sessions if name.startswith(sessions[0][2][:-1])]
     assert shares == sorted(shares) and shares.count(0.7) == 3
