@@ -19,7 +19,8 @@ from clawgauge import __version__
 from clawgauge.compare.comparison import ComparisonOptions, IncomparableRuns, compare_runs
 from clawgauge.errors import ClawgaugeError
 from clawgauge.history.findings import Trend
-from clawgauge.history.trends import judge_newest, read_history
+from clawgauge.history.jobs import judge_newest
+from clawgauge.history.overview import read_history
 from clawgauge.journal import list_runs, stat_file
 from clawgauge.journal.disk import RESULTS
 from clawgauge.records import RunSummary
