@@ -1,57 +1,57 @@
 """May these two be compared? And if not, what exactly differs?
 
-A difference in what was asked, judged or sampled spoils everything. Another machine or another way of timing spoils the
-times alone: the same model gives the same verdicts there. Two targets of different names are different on purpose: only
-of one name are model files looked at. What a folder does not say (one of the first harness) is a note, no difference.
+A difference in what was asked, judged or sampled spoils everything. Another machine or another way
+of timing spoils the times alone: the same model gives the same verdicts there. Two targets of
+different names are different on purpose: only of one name are model files looked at. What a folder
+does not say (one of the first harness) is a note, no difference.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from clawgauge.compare.findings import Difference, Scope
-from clawgauge.compare.sides import Pair, RunSide, SharedPrompt
-from clawgauge.records import Inventory, ModelInfo, Prompt, RunConfig, Target
+from clawgauge.compare.pairing import Pair, SharedPrompt
+from clawgauge.compare.sides import Side
+from clawgauge.records import Inventory, ModelInfo, Prompt, PromptKey, RunConfig, Target
 from clawgauge.words import list_names
 
 _MAX_NAMED = 5
-# Options of a run, apart from sampling: what else reaches an answer, and what reaches only its timing.
-_OPTIONS: dict[Scope, tuple[str, ...]] = {
-    "verdicts": ("timeout_s", "unique_prefix"),
-    "latency": ("concurrency", "stream", "warm_up", "unload_others", "interleave"),
-}
-# Keys of a provider's settings that change neither an answer nor a time, or that are looked at elsewhere.
+_DIGEST_CHARS = 12
+# Keys of a provider's settings that change neither an answer nor a time, or that are looked at
+# elsewhere.
 _FREE_SETTINGS = frozenset({"base_url", "api_key_env", "version"})
 
 
 def question_fingerprint(prompt: Prompt) -> str:
-    """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as written."""
-    asked = (
+    """Everything that is sent to the model. The order of keys in `tools` counts: it is sent as
+    written."""
+    parts: list[Any] = [
         prompt.prompt,
         prompt.system,
         prompt.temperature,
         prompt.max_tokens,
         prompt.tools,
         prompt.tool_choice,
-    )
-    before = (prompt.messages,) if prompt.messages else ()
-    return _digest(
-        msgspec.json.encode(
-            (*asked, prompt.response_format, prompt.world, prompt.max_turns, *before)
-        )
-    )
+        prompt.response_format,
+        prompt.world,
+        prompt.max_turns,
+    ]
+    if prompt.messages:
+        parts.append(prompt.messages)
+    return _digest(msgspec.json.encode(parts))
 
 
 def verdict_fingerprint(prompt: Prompt) -> str:
-    """Everything that decides the verdict on an answer. The order of a validator's keys does not count."""
-    return _digest(
-        msgspec.json.encode((prompt.validator, sorted(prompt.expected_tools)), order="sorted")
-    )
+    """Everything that decides the verdict on an answer. The order of a validator's keys does not
+    count."""
+    parts = [prompt.validator, sorted(prompt.expected_tools)]
+    return _digest(msgspec.json.encode(parts, order="sorted"))
 
 
 def prompt_fingerprint(prompt: Prompt) -> str:
@@ -59,142 +59,187 @@ def prompt_fingerprint(prompt: Prompt) -> str:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:12]
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
 
 
-def find_run_differences(a: RunSide, b: RunSide) -> Iterator[Difference]:
+def find_run_differences(a: Side, b: Side) -> list[Difference]:
+    """What differs between two runs, whichever of their targets are compared."""
+    differences: list[Difference] = []
     if a.config is not None and b.config is not None:
-        for scope, name in ((scope, name) for scope, names in _OPTIONS.items() for name in names):
-            yield from _differ(
-                scope, name, getattr(a.config.options, name), getattr(b.config.options, name)
-            )
+        differences += _option_differences(a.config, b.config)
     # Of a fleet each target has its own machine.
-    if not any(_node_of(side, target) for side in (a, b) for target in side.targets):
-        yield from _machine_differences(a.inventory, b.inventory)
+    if not _has_nodes(a) and not _has_nodes(b):
+        differences += _machine_differences(a.inventory, b.inventory)
     for side, letter in ((a, "A"), (b, "B")):
         if side.config is None:
-            words = f"{letter} does not hold its prompts and settings (an older harness made it)"
-            yield _note(f"{words}: that it asked the same, in the same way, is taken on trust")
+            lacking = "does not hold its prompts and settings (an older harness made it)"
+            trust = "that it asked the same, in the same way, is taken on trust"
+            differences.append(_note(f"{letter} {lacking}: {trust}"))
     if a.config is not None and b.config is not None:
-        yield from _config_notes(a.config, b.config)
+        differences += _config_notes(a.config, b.config)
+    return differences
 
 
-def find_pair_differences(a: RunSide, b: RunSide, pair: Pair) -> list[Difference]:
-    target_a, target_b = pair.a, pair.b
-    one_run = a.path.resolve() == b.path.resolve()
-    label = target_a.label if target_a == target_b else f"{target_a.label} = {target_b.label}"
-    found = [] if one_run else list(_prompt_differences(a, b, pair.shared))
-    if not one_run and any(_node_of(side, target) for side in (a, b) for target in side.targets):
-        machines = (
-            side.inventory_of(_node_of(side, target))
-            for side, target in ((a, target_a), (b, target_b))
-        )
-        found += _machine_differences(*machines)
+def _option_differences(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
+    """The options of a run, apart from sampling: first what else reaches an answer, then what
+    reaches only its timing."""
+    yield from _differ("verdicts", "timeout_s", a.options.timeout_s, b.options.timeout_s)
+    yield from _differ(
+        "verdicts", "unique_prefix", a.options.unique_prefix, b.options.unique_prefix
+    )
+    yield from _differ("latency", "concurrency", a.options.concurrency, b.options.concurrency)
+    yield from _differ("latency", "stream", a.options.stream, b.options.stream)
+    yield from _differ("latency", "warm_up", a.options.warm_up, b.options.warm_up)
+    yield from _differ("latency", "unload_others", a.options.unload_others, b.options.unload_others)
+    yield from _differ("latency", "interleave", a.options.interleave, b.options.interleave)
+
+
+def find_pair_differences(a: Side, b: Side, pair: Pair) -> list[Difference]:
+    """What differs between a target of A and one of B, each named with the pair."""
+    is_one_run = a.path.resolve() == b.path.resolve()
+    differences: list[Difference] = []
+    if not is_one_run:
+        differences += _prompt_differences(a, b, pair.shared)
+        if _has_nodes(a) or _has_nodes(b):
+            machine_a = a.first_run.inventory_of(_node_of(a, pair.a))
+            machine_b = b.first_run.inventory_of(_node_of(b, pair.b))
+            differences += _machine_differences(machine_a, machine_b)
     if a.config is not None and b.config is not None:
-        sampled = a.config.sampling.get(target_a.label), b.config.sampling.get(target_b.label)
-        found += _differ_by_key("note" if one_run else "verdicts", "", *sampled)
-    found += _judge_differences(a, target_a, b, target_b)
-    if target_a == target_b:
-        found += _model_differences(a, b, target_a)
-        said_a, said_b = a.reported.get(target_a, set()), b.reported.get(target_a, set())
-        # A cloud service may put another snapshot behind a name at any time; to see that is what one compares for.
-        if said_a and said_b and said_a != said_b:
-            names_a, names_b = (list_names(sorted(said), _MAX_NAMED) for said in (said_a, said_b))
-            found.append(_note("the server says another model answered", names_a, names_b))
-    return [msgspec.structs.replace(difference, target=label) for difference in found]
+        scope: Scope = "note" if is_one_run else "verdicts"
+        sampling_a = a.config.sampling.get(pair.a.label)
+        sampling_b = b.config.sampling.get(pair.b.label)
+        differences += _differ_by_key(scope, "", sampling_a, sampling_b)
+    differences += _judge_differences(a, b, pair)
+    if pair.a == pair.b:
+        differences += _model_differences(a, b, pair.a)
+        differences += _reported_differences(a, b, pair.a)
+    label = pair.a.label if pair.a == pair.b else f"{pair.a.label} = {pair.b.label}"
+    return [msgspec.structs.replace(difference, target=label) for difference in differences]
 
 
-def changed_prompts(
-    a: RunSide, b: RunSide, shared: Iterable[SharedPrompt]
-) -> tuple[list[SharedPrompt], ...]:
-    """Shared prompts that ask something else, and those that ask the same and are judged by something else; neither is
-    another drawing of the same suite, the same prompt with other values."""
-    prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
+class ChangedPrompts(NamedTuple):
+    """Shared prompts that ask something else, and those that ask the same and are judged by
+    something else."""
+
+    asked: list[SharedPrompt]
+    judged: list[SharedPrompt]
+
+
+def find_changed_prompts(a: Side, b: Side, shared: Iterable[SharedPrompt]) -> ChangedPrompts:
+    """The shared prompts whose content differs. Another drawing of the same suite is no change: it
+    is the same prompt with other values."""
+    prompts_a = _prompts_by_key(a)
+    prompts_b = _prompts_by_key(b)
     redrawn = _redrawn_suites(a.config, b.config)
-    both = [
-        s
-        for s in shared
-        if s.key_a in prompts_a and s.key_b in prompts_b and s.key_a[0] not in redrawn
-    ]
-    known = [(s, prompts_a[s.key_a], prompts_b[s.key_b]) for s in both]
-    other_question = [s for s, x, y in known if question_fingerprint(x) != question_fingerprint(y)]
-    other_verdict = [s for s, x, y in known if verdict_fingerprint(x) != verdict_fingerprint(y)]
-    return other_question, [s for s in other_verdict if s not in other_question]
+    changed = ChangedPrompts(asked=[], judged=[])
+    for pair in shared:
+        prompt_a = prompts_a.get(pair.key_a)
+        prompt_b = prompts_b.get(pair.key_b)
+        if prompt_a is None or prompt_b is None or prompt_a.suite in redrawn:
+            continue
+        if question_fingerprint(prompt_a) != question_fingerprint(prompt_b):
+            changed.asked.append(pair)
+        elif verdict_fingerprint(prompt_a) != verdict_fingerprint(prompt_b):
+            changed.judged.append(pair)
+    return changed
 
 
 def _redrawn_suites(a: RunConfig | None, b: RunConfig | None) -> set[str]:
+    """The suites that both runs asked in one version, each with other values."""
     if a is None or b is None or a.options.draw == b.options.draw:
         return set()
-    versions = [{(suite.name, suite.version) for suite in config.suites} for config in (a, b)]
-    return {name for name, _ in set.intersection(*versions)}
+    versions_a = {(suite.name, suite.version) for suite in a.suites}
+    versions_b = {(suite.name, suite.version) for suite in b.suites}
+    return {name for name, _ in versions_a & versions_b}
 
 
-def _known_prompts(side: RunSide) -> dict[tuple[str, str], Prompt]:
-    return {prompt.key: prompt for prompt in side.config.prompts} if side.config else {}
+def _prompts_by_key(side: Side) -> dict[PromptKey, Prompt]:
+    if side.config is None:
+        return {}
+    return {prompt.key: prompt for prompt in side.config.prompts}
 
 
-def _prompt_differences(
-    a: RunSide, b: RunSide, shared: Sequence[SharedPrompt]
-) -> Iterator[Difference]:
-    asked, judged = changed_prompts(a, b, shared)
-    prompts_a, prompts_b = _known_prompts(a), _known_prompts(b)
-    for changed, fingerprint, one, many, advice in (
-        (asked, question_fingerprint, "asks something else", "ask something else", "leave {} out with --skip-changed"),
-        (judged, verdict_fingerprint, "is judged by another validator", "are judged by another validator",
-         "judge {} alike with rescore --suite"),
-    ):  # fmt: skip
-        if changed:
-            alone, names = len(changed) == 1, list_names([s.label for s in changed], _MAX_NAMED)
-            hashes_a = [fingerprint(prompts_a[s.key_a]) for s in changed]
-            hashes_b = [fingerprint(prompts_b[s.key_b]) for s in changed]
-            # One short hash for one or many prompts.
-            values = [
-                own[0] if alone else _digest("".join(own).encode()) for own in (hashes_a, hashes_b)
-            ]
-            what, way_out = (
-                f"{names} {one if alone else many}",
-                advice.format("it" if alone else "them"),
-            )
-            yield Difference(scope="verdicts", what=what, a=values[0], b=values[1], advice=way_out)
+def _prompt_differences(a: Side, b: Side, shared: Sequence[SharedPrompt]) -> Iterator[Difference]:
+    changed = find_changed_prompts(a, b, shared)
+    if changed.asked:
+        is_one = len(changed.asked) == 1
+        what = "asks something else" if is_one else "ask something else"
+        advice = f"leave {'it' if is_one else 'them'} out with --skip-changed"
+        yield _changed_difference(a, b, changed.asked, question_fingerprint, what, advice)
+    if changed.judged:
+        is_one = len(changed.judged) == 1
+        what = f"{'is' if is_one else 'are'} judged by another validator"
+        advice = f"judge {'it' if is_one else 'them'} alike with rescore --suite"
+        yield _changed_difference(a, b, changed.judged, verdict_fingerprint, what, advice)
 
 
-def _judge_differences(
-    a: RunSide, target_a: Target, b: RunSide, target_b: Target
-) -> Iterator[Difference]:
-    both = a.judged_by.get(target_a), b.judged_by.get(target_b)
-    if both[0] and both[1] and both[0] != both[1]:
-        x, y = (
-            " and ".join(sorted(judge or "not recorded" for judge in judges))
-            for judges in both
-            if judges
-        )
-        scope: Scope = "note" if None in both[0] | both[1] else "verdicts"
-        advice = f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}"
-        yield Difference(
-            scope=scope, what="the verdicts come from other validators", a=x, b=y, advice=advice
-        )
-
-
-def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Difference]:
-    model_a, model_b = _find_model(a.inventory, target), _find_model(b.inventory, target)
-    same_file = False
-    if model_a is not None and model_b is not None:
-        for name in ("digest", "quantization", "parameters"):
-            yield from _differ(
-                "verdicts",
-                f"model {name}",
-                getattr(model_a, name),
-                getattr(model_b, name),
-                known=True,
-            )
-        same_file = model_a.digest is not None and model_a.digest == model_b.digest
-    settings_a, settings_b = (
-        s.config.providers.get(target.provider) if s.config else None for s in (a, b)
+def _changed_difference(
+    a: Side,
+    b: Side,
+    changed: Sequence[SharedPrompt],
+    fingerprint: Callable[[Prompt], str],
+    what: str,
+    advice: str,
+) -> Difference:
+    prompts_a = _prompts_by_key(a)
+    prompts_b = _prompts_by_key(b)
+    names = list_names([shared.label for shared in changed], _MAX_NAMED)
+    return Difference(
+        scope="verdicts",
+        what=f"{names} {what}",
+        a=_join_hashes([fingerprint(prompts_a[shared.key_a]) for shared in changed]),
+        b=_join_hashes([fingerprint(prompts_b[shared.key_b]) for shared in changed]),
+        advice=advice,
     )
+
+
+def _join_hashes(hashes: Sequence[str]) -> str:
+    """One short hash for one or many prompts."""
+    if len(hashes) == 1:
+        return hashes[0]
+    return _digest("".join(hashes).encode())
+
+
+def _judge_differences(a: Side, b: Side, pair: Pair) -> Iterator[Difference]:
+    judges_a = a.judged_by.get(pair.a)
+    judges_b = b.judged_by.get(pair.b)
+    if not judges_a or not judges_b or judges_a == judges_b:
+        return
+    is_known = None not in judges_a and None not in judges_b
+    yield Difference(
+        scope="verdicts" if is_known else "note",
+        what="the verdicts come from other validators",
+        a=_name_judges(judges_a),
+        b=_name_judges(judges_b),
+        advice=f"judge both alike: clawgauge rescore {a.path} and clawgauge rescore {b.path}",
+    )
+
+
+def _name_judges(judges: Iterable[str | None]) -> str:
+    return " and ".join(sorted(judge or "not recorded" for judge in judges))
+
+
+def _model_differences(a: Side, b: Side, target: Target) -> Iterator[Difference]:
+    """What differs in the model file and in the provider behind one name."""
+    model_a = _find_model(a.inventory, target)
+    model_b = _find_model(b.inventory, target)
+    is_same_file = False
+    if model_a is not None and model_b is not None:
+        yield from _differ_where_known("verdicts", "model digest", model_a.digest, model_b.digest)
+        yield from _differ_where_known(
+            "verdicts", "model quantization", model_a.quantization, model_b.quantization
+        )
+        yield from _differ_where_known(
+            "verdicts", "model parameters", model_a.parameters, model_b.parameters
+        )
+        is_same_file = model_a.digest is not None and model_a.digest == model_b.digest
+    settings_a = _provider_settings(a, target)
+    settings_b = _provider_settings(b, target)
     if settings_a is None or settings_b is None:
         return
-    # The same file on another server answers alike; whatever else bears the name there may be another model.
-    scope: Scope = "latency" if same_file else "verdicts"
+    # The same file on another server answers alike; whatever else bears the name there may be
+    # another model.
+    scope: Scope = "latency" if is_same_file else "verdicts"
     yield from _differ(
         scope, "server address", settings_a.get("base_url"), settings_b.get("base_url")
     )
@@ -206,69 +251,103 @@ def _model_differences(a: RunSide, b: RunSide, target: Target) -> Iterator[Diffe
     )
 
 
+def _reported_differences(a: Side, b: Side, target: Target) -> Iterator[Difference]:
+    """A cloud service may put another snapshot behind a name at any time; to see that is what one
+    compares for."""
+    models_a = a.reported.get(target)
+    models_b = b.reported.get(target)
+    if models_a and models_b and models_a != models_b:
+        names_a = list_names(sorted(models_a), _MAX_NAMED)
+        names_b = list_names(sorted(models_b), _MAX_NAMED)
+        yield _note("the server says another model answered", names_a, names_b)
+
+
+def _provider_settings(side: Side, target: Target) -> Mapping[str, Any] | None:
+    if side.config is None:
+        return None
+    return side.config.providers.get(target.provider)
+
+
 def _find_model(inventory: Inventory | None, target: Target) -> ModelInfo | None:
     """What the inventory says of a model; Ollama lists `llama3` as `llama3:latest`."""
     if inventory is None:
         return None
-    listed = [
-        model
-        for probe in inventory.providers
-        if probe.provider == target.provider
-        for model in probe.models
-    ]
-    listed += (inventory.ollama_list or []) if target.provider.startswith("ollama") else []
-    names = (target.model, f"{target.model}:latest")
-    return next((model for model in listed if model.name in names), None)
+    listed: list[ModelInfo] = []
+    for probe in inventory.providers:
+        if probe.provider == target.provider:
+            listed += probe.models
+    if target.provider.startswith("ollama"):
+        listed += inventory.ollama_list or []
+    for model in listed:
+        if model.name in (target.model, f"{target.model}:latest"):
+            return model
+    return None
 
 
-def _node_of(side: RunSide, target: Target) -> str:
-    """The machine of a fleet that served a target, as the run says it: a name, and no way to another folder."""
-    node = side.config.providers.get(target.provider, {}).get("node") if side.config else None
-    return node if isinstance(node, str) and re.fullmatch(r"[\w-]+", node) else ""
+def _has_nodes(side: Side) -> bool:
+    """Whether a machine of a fleet served any of the targets."""
+    return any(_node_of(side, target) for target in side.targets)
+
+
+def _node_of(side: Side, target: Target) -> str:
+    """The machine of a fleet that served a target, as the run says it: a name, and no way to
+    another folder."""
+    settings = _provider_settings(side, target) or {}
+    node = settings.get("node")
+    if isinstance(node, str) and re.fullmatch(r"[\w-]+", node):
+        return node
+    return ""
 
 
 def _machine_differences(a: Inventory | None, b: Inventory | None) -> Iterator[Difference]:
     """Nothing where a machine is not known: the one that drove a fleet has not answered."""
-    if a is not None and b is not None:
-        machine_a, machine_b = _describe_machine(a), _describe_machine(b)
-        for name in machine_a:
-            yield from _differ("latency", name, machine_a[name], machine_b[name], known=True)
+    if a is None or b is None:
+        return
+    machine_a = _describe_machine(a)
+    machine_b = _describe_machine(b)
+    for name, value in machine_a.items():
+        yield from _differ_where_known("latency", name, value, machine_b[name])
 
 
 def _describe_machine(inventory: Inventory) -> dict[str, Any]:
-    """What makes a machine as fast as it is. A container's host name is made up anew each time and says nothing."""
-    host, cpu = inventory.host, inventory.cpu
-    name = None if host.get("container") else host.get("hostname")
-    cores = {"usable cores": cpu.get("usable_cores"), "CPU quota": cpu.get("quota_cores")}
-    gpus = ", ".join(str(gpu.get("name")) for gpu in inventory.gpus)
+    """What makes a machine as fast as it is. A container's host name is made up anew each time and
+    says nothing."""
+    host = inventory.host
     return {
-        "host name": name,
+        "host name": None if host.get("container") else host.get("hostname"),
         "architecture": host.get("machine"),
-        "CPU": cpu.get("model"),
-        **cores,
-        "GPUs": gpus,
+        "CPU": inventory.cpu.get("model"),
+        "usable cores": inventory.cpu.get("usable_cores"),
+        "CPU quota": inventory.cpu.get("quota_cores"),
+        "GPUs": ", ".join(str(gpu.get("name")) for gpu in inventory.gpus),
     }
 
 
 def _config_notes(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
-    redrawn = _redrawn_suites(a, b)
-    drawn_a, drawn_b = (
-        {p.key: prompt_fingerprint(p) for p in c.prompts if p.suite in redrawn} for c in (a, b)
-    )
-    if any(drawn_b.get(key, drawn) != drawn for key, drawn in drawn_a.items()):
+    if _has_other_values(a, b):
         drawings = f"drawing {a.options.draw} and drawing {b.options.draw}"
         yield _note(f"{drawings}: the same prompts with other values, paired by prompt")
-    versions = a.versions, b.versions
-    other = [
-        name
-        for name in dict.fromkeys([*a.versions, *b.versions])
-        if len({v.get(name) for v in versions}) > 1
-    ]
-    if other:
-        yield _note(
-            "versions",
-            *(", ".join(f"{name} {v.get(name, 'none')}" for name in other) for v in versions),
-        )
+    differing = []
+    for name in dict.fromkeys([*a.versions, *b.versions]):
+        if a.versions.get(name) != b.versions.get(name):
+            differing.append(name)
+    if differing:
+        yield _note("versions", _name_versions(a, differing), _name_versions(b, differing))
+
+
+def _has_other_values(a: RunConfig, b: RunConfig) -> bool:
+    """Whether a prompt of a redrawn suite reads otherwise in B."""
+    redrawn = _redrawn_suites(a, b)
+    prompts_b = {prompt.key: prompt for prompt in b.prompts if prompt.suite in redrawn}
+    for prompt in a.prompts:
+        other = prompts_b.get(prompt.key)
+        if other is not None and prompt_fingerprint(prompt) != prompt_fingerprint(other):
+            return True
+    return False
+
+
+def _name_versions(config: RunConfig, names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {config.versions.get(name, 'none')}" for name in names)
 
 
 def _note(what: str, a: str = "", b: str = "") -> Difference:
@@ -283,20 +362,26 @@ def _differ_by_key(
     leave_out: Iterable[str] = (),
 ) -> Iterator[Difference]:
     """Every key that two sets of settings do not share; nothing where one is not known."""
-    if a is not None and b is not None:
-        for name in dict.fromkeys(name for name in (*a, *b) if name not in leave_out):
+    if a is None or b is None:
+        return
+    for name in dict.fromkeys([*a, *b]):
+        if name not in leave_out:
             yield from _differ(scope, f"{kind}{name}", a.get(name), b.get(name))
 
 
-def _differ(
-    scope: Scope, what: str, a: Any, b: Any, *, known: bool = False
-) -> Iterator[Difference]:
-    """A difference, where there is one; with `known`, only where both sides say something."""
-    if a != b and not (known and (a is None or b is None)):
-        yield Difference(scope=scope, what=what, a=_say(a), b=_say(b))
+def _differ_where_known(scope: Scope, what: str, a: Any, b: Any) -> Iterator[Difference]:
+    """A difference, where there is one, and both sides say something."""
+    if a is not None and b is not None:
+        yield from _differ(scope, what, a, b)
 
 
-def _say(value: Any) -> str:
+def _differ(scope: Scope, what: str, a: Any, b: Any) -> Iterator[Difference]:
+    """A difference, where there is one."""
+    if a != b:
+        yield Difference(scope=scope, what=what, a=_word_value(a), b=_word_value(b))
+
+
+def _word_value(value: Any) -> str:
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):

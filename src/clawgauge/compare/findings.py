@@ -16,7 +16,8 @@ RuleOutcome: TypeAlias = Literal["held", "broken", "not_significant", "not_judge
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """`verdicts` spoils every comparison, `latency` only that of times; a `note` is worth knowing, no more."""
+    """`verdicts` spoils every comparison, `latency` only that of times; a `note` is worth knowing,
+    no more."""
 
     scope: Scope
     what: str
@@ -27,12 +28,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Paired(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found over the prompts that both sides have: B − A, and how likely luck alone makes it.
+    """What was found over the prompts that both sides have: B − A, and how likely luck alone makes
+    it.
 
-    `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`, both corrected, and so do
-    `verdict` and `smallest_change`, the smallest change that would have been found in 80% of cases. The verdict is
-    `no_change_seen` where the move is small and a change of 25 points (25%) would have been found. `reason` says why
-    nothing can be told."""
+    `ci95` agrees with `p`, neither corrected for other pairs; `ci_holm` agrees with `p_holm`, both
+    corrected, and so do `verdict` and `smallest_change`, the smallest change that would have been
+    found in 80% of cases. The verdict is `no_change_seen` where the move is small and a change of
+    25 points (25%) would have been found. `reason` says why nothing can be told."""
 
     n_prompts: int
     difference: float | None
@@ -46,8 +48,8 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairedRate(Paired, frozen=True, kw_only=True):
-    """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count the prompts on which
-    one side was better than the other."""
+    """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count
+    the prompts on which one side was better than the other."""
 
     n_trials_a: int
     n_trials_b: int
@@ -59,11 +61,12 @@ class PairedRate(Paired, frozen=True, kw_only=True):
 
 
 class PairedShift(Paired, frozen=True, kw_only=True):
-    """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences and ratios.
+    """How far a measured figure moved, prompt by prompt: the median of the per-prompt differences
+    and ratios.
 
-    `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by the signed ranks
-    of calls made `side_by_side` or by the spread `between_runs`. None is not at all: `p` is 1, without an interval.
-    `smallest_change` is a share of A."""
+    `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by
+    the signed ranks of calls made `side_by_side` or by the spread `between_runs`. None is not at
+    all: `p` is 1, without an interval. `smallest_change` is a share of A."""
 
     median_a: float | None
     median_b: float | None
@@ -98,10 +101,10 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired test behind it, if
-    there is one. A percentile of the sides `beyond` lies among their timeouts: longer than the deadline given. One of
-    the sides `indicative` rests on too few calls. `reason` says why the two values cannot be set against each other at
-    all."""
+    """A figure as a summary defines it, over the shared prompts. Its verdict is that of the paired
+    test behind it, if there is one. A percentile of the sides `beyond` lies among their timeouts:
+    longer than the deadline given. One of the sides `indicative` rests on too few calls. `reason`
+    says why the two values cannot be set against each other at all."""
 
     name: str
     a: float | None
@@ -121,7 +124,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
-    """A side that asked no further once its tier was decided: the results set the number of its calls."""
+    """A side that asked no further once its tier was decided: the results set the number of its
+    calls."""
 
     side: Literal["a", "b"]
     n_asked: int
@@ -129,8 +133,8 @@ class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One target of A beside one of B. The times are null where they cannot be compared. `stopped` names the sides that
-    ended early on purpose; rates over what they left out have no interval."""
+    """One target of A beside one of B. The times are null where they cannot be compared. `stopped`
+    names the sides that ended early on purpose; rates over what they left out have no interval."""
 
     target_a: str
     target_b: str
@@ -150,16 +154,20 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shifts(self) -> dict[str, PairedShift]:
-        found = {
-            "latency_ms": self.latency_ms,
-            "ttft_ms": self.ttft_ms,
-            "output_tokens": self.output_tokens,
-        }
-        return {name: shift for name, shift in found.items() if shift is not None}
+        """The shifts that were measured, by name."""
+        shifts = {}
+        if self.latency_ms is not None:
+            shifts["latency_ms"] = self.latency_ms
+        if self.ttft_ms is not None:
+            shifts["ttft_ms"] = self.ttft_ms
+        if self.output_tokens is not None:
+            shifts["output_tokens"] = self.output_tokens
+        return shifts
 
 
 class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """How one rule of the gate fared on one pair. `change` is in the figure's own unit, or in per cent of A."""
+    """How one rule of the gate fared on one pair. `change` is in the figure's own unit, or in per
+    cent of A."""
 
     rule: str
     target_a: str
@@ -173,7 +181,8 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run stands on a side; several have their ids and paths joined by commas, in `n_runs` parts."""
+    """Which run stands on a side; several have their ids and paths joined by commas, in `n_runs`
+    parts."""
 
     run_id: str
     path: str
@@ -201,7 +210,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metric(NamedTuple):
-    """A figure that a gate may name. `evidence` names the paired test that can call its change significant."""
+    """A figure that a gate may name. `evidence` names the paired test that can call its change
+    significant."""
 
     figure: Figure[GroupSummary]
     evidence: str | None = None

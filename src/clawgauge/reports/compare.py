@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 from clawgauge import words
-from clawgauge.compare import findings
 from clawgauge.compare.findings import (
     METRICS,
     Comparison,
@@ -18,8 +18,11 @@ from clawgauge.compare.findings import (
     PairComparison,
     Paired,
     PairedRate,
+    PairedShift,
+    RuleFinding,
+    StoppedSide,
 )
-from clawgauge.compare.sides import label_prompt
+from clawgauge.compare.pairing import label_prompt
 from clawgauge.figures import INDICATIVE
 from clawgauge.reports.clean import clean_terminal, one_line
 from clawgauge.reports.document import MAX_LISTED, Column, Part, Points, Prose, Section, Table
@@ -36,47 +39,80 @@ from clawgauge.words import (
 )
 
 TESTS = {
-    "mcnemar_exact": "McNemar exact", "sign_flip": "sign-flip permutation", "sign": "sign test",
-    "side_by_side": "signed ranks of calls made side by side", "between_runs": "Student's test between runs",
-}  # fmt: skip
+    "mcnemar_exact": "McNemar exact",
+    "sign_flip": "sign-flip permutation",
+    "sign": "sign test",
+    "side_by_side": "signed ranks of calls made side by side",
+    "between_runs": "Student's test between runs",
+}
 RATE_TITLES = {
-    "objective_pass_rate": "passed", "pass_rate_scheduled": "of planned", "tool_use_rate": "tool use",
-    "restraint": "restraint", "tasks": "tasks", "agreement": "agreement", "in_context": "in context",
-}  # fmt: skip
+    "objective_pass_rate": "passed",
+    "pass_rate_scheduled": "of planned",
+    "tool_use_rate": "tool use",
+    "restraint": "restraint",
+    "tasks": "tasks",
+    "agreement": "agreement",
+    "in_context": "in context",
+}
 SHIFT_TITLES = {"latency_ms": "latency", "ttft_ms": "first token", "output_tokens": "tokens out"}
 FIGURE_TITLES = {
-    "p50_ms": "p50 of all", "p95_ms": "p95 of all", "output_tps_p50": "tokens/s p50", "n_ok": "answered",
-    "n_error": "errors", "n_timeouts": "timeouts", "n_truncated": "cut by token limit", "cost_usd": "cost",
-}  # fmt: skip
+    "p50_ms": "p50 of all",
+    "p95_ms": "p95 of all",
+    "output_tps_p50": "tokens/s p50",
+    "n_ok": "answered",
+    "n_error": "errors",
+    "n_timeouts": "timeouts",
+    "n_truncated": "cut by token limit",
+    "cost_usd": "cost",
+}
 # What stands above the tables whatever came of it; the other rows only where they changed.
-_ALWAYS_TOLD = ("passed", "latency")
+_ALWAYS_SHOWN = ("passed", "latency")
 _DIGITS = {"rate": 3, "tps": 1}
 _MARKS = {"held": "held", "broken": "BROKEN", "not_significant": "held", "not_judged": "NOT JUDGED"}
-_MAX_CELL, _MAX_NAMED, _FEW = 200, 10, 3
+_MAX_CELL_CHARS = 200
+_MAX_NAMED = 10
+_MAX_MODELS_NAMED = 3
 _REFUSED_BY_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_CHARS = 10_000
 _FIGURE_COLUMNS = (
-    Column("", narrow="wrapped"), Column("A", "right"), Column("B", "right"), Column("B − A [95%]", "right"),
-    Column("p", "right"), Column("verdict", narrow="wrapped"), Column("sees"),
-)  # fmt: skip
+    Column("", narrow="wrapped"),
+    Column("A", "right"),
+    Column("B", "right"),
+    Column("B − A [95%]", "right"),
+    Column("p", "right"),
+    Column("verdict", narrow="wrapped"),
+    Column("sees"),
+)
 _FIGURE_LEGEND = {
-    " pair": "pairs: prompt by prompt, the median of B against A, warm calls; the p50 of all calls may move otherwise",
+    " pair": (
+        "pairs: prompt by prompt, the median of B against A, warm calls; "
+        "the p50 of all calls may move otherwise"
+    ),
     "sees": "sees: the smallest change that would have been found in 4 of 5 cases",
 }
 _FLIP_COLUMNS = (Column("prompt"), Column("A → B"), Column("why not", narrow="cut"))
 _ANSWER_COLUMNS = (Column("answer in A", narrow="below"), Column("answer in B", narrow="below"))
-_GATE_COLUMNS = (
-    Column("outcome"),
-    Column("target", narrow="wrapped"),
-    Column("rule", narrow="wrapped"),
-)
+_OUTCOME_COLUMN = Column("outcome")
+_TARGET_COLUMN = Column("target", narrow="wrapped")
+_RULE_COLUMN = Column("rule", narrow="wrapped")
+
+
+class FigureRow(NamedTuple):
+    """A row of the table of a pair, a field for each of `_FIGURE_COLUMNS`."""
+
+    title: str
+    a: str
+    b: str
+    change: str = ""
+    p: str = ""
+    verdict: str = ""
+    sees: str = ""
 
 
 def describe_comparison(comparison: Comparison) -> list[Section]:
-    sides = [
-        f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})"
-        for letter, side in (("A", comparison.a), ("B", comparison.b))
-    ]
+    sides = []
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        sides.append(f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})")
     sections = [
         Section("", [Prose(sides)]),
         Section("", [Prose(list(say_overall(comparison.pairs)))]),
@@ -84,25 +120,48 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
     for pair in comparison.pairs:
         # Explained once, under the first of them.
         legend = _FIGURE_LEGEND if pair is comparison.pairs[0] else {}
-        rows = list(figure_rows(pair))
-        n = len(_FIGURE_COLUMNS) - (not any(row[-1] for row in rows))
-        table = Table(_FIGURE_COLUMNS[:n], [row[:n] for row in rows], ("sees", "p"), legend=legend)
-        sections += [Section(title_pair(pair), [table]), *_findings(pair)]
-    rules = [(_MARKS[found.outcome], found.target_b, say_rule(found)) for found in comparison.rules]
-    kept = (0, 1, 2) if len({target for _, target, _ in rules}) > 1 else (0, 2)
-    gate = Table(
-        [_GATE_COLUMNS[n] for n in kept], [[rule[n] for n in kept] for rule in rules], bare=True
-    )
-    sections.append(Section(f"gate: {'failed' if comparison.gate_failed else 'passed'}", [gate]))
-    return [*sections, Section("worth knowing", [Points(closing_notes(comparison))])]
+        sections.append(Section(title_pair(pair), [_figure_table(pair, legend)]))
+        sections += _describe_findings(pair)
+    outcome = "failed" if comparison.gate_failed else "passed"
+    sections.append(Section(f"gate: {outcome}", [_gate_table(comparison.rules)]))
+    sections.append(Section("worth knowing", [Points(closing_notes(comparison))]))
+    return sections
+
+
+def _figure_table(pair: PairComparison, legend: Mapping[str, str]) -> Table:
+    """The figures of a pair; without the last column where nothing is known for it."""
+    rows = list(figure_rows(pair))
+    n_columns = len(_FIGURE_COLUMNS)
+    if not any(row.sees for row in rows):
+        n_columns -= 1
+    cells = [row[:n_columns] for row in rows]
+    return Table(_FIGURE_COLUMNS[:n_columns], cells, ("sees", "p"), legend=legend)
+
+
+def _gate_table(rules: Sequence[RuleFinding]) -> Table:
+    """Every rule on every pair; the targets are named where there are several."""
+    n_targets = len({finding.target_b for finding in rules})
+    rows: list[tuple[str, ...]] = []
+    for finding in rules:
+        mark = _MARKS[finding.outcome]
+        if n_targets > 1:
+            rows.append((mark, finding.target_b, say_rule(finding)))
+        else:
+            rows.append((mark, say_rule(finding)))
+    columns = [_OUTCOME_COLUMN, _RULE_COLUMN]
+    if n_targets > 1:
+        columns = [_OUTCOME_COLUMN, _TARGET_COLUMN, _RULE_COLUMN]
+    return Table(columns, rows, bare=True)
 
 
 def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
-    """`passed: fewer in B (llama3.2:3b), no change seen (a, b, c and 2 more)`, and of the latency, where compared: the
-    verdicts of the tables' rows. Of the other rows those that changed, so that the tables hold no surprise."""
+    """`passed: fewer in B (llama3.2:3b), no change seen (a, b, c and 2 more)`, and of the latency,
+    where compared: the verdicts of the tables' rows. Of the other rows those that changed, so that
+    the tables hold no surprise."""
     names = name_models(pair.target_b for pair in pairs)
     for title in (*RATE_TITLES.values(), *SHIFT_TITLES.values()):
-        models_by_word: dict[str, list[str]] = {
+        # What changed comes first.
+        models_by_verdict: dict[str, list[str]] = {
             "fewer in B": [],
             "lower in B": [],
             "more in B": [],
@@ -110,18 +169,19 @@ def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
         }
         has_changed = False
         for pair in pairs:
-            found = _compared_rows(pair).get(title)
-            if found is None:
+            figure = _compared_rows(pair).get(title)
+            if figure is None:
                 continue
-            has_changed = has_changed or found.verdict == "changed"
-            models_by_word.setdefault(_word_verdict(title, found), []).append(names[pair.target_b])
-        if title not in _ALWAYS_TOLD and not has_changed:
+            has_changed = has_changed or figure.verdict == "changed"
+            verdict = _word_verdict(title, figure)
+            models_by_verdict.setdefault(verdict, []).append(names[pair.target_b])
+        if title not in _ALWAYS_SHOWN and not has_changed:
             continue
         parts = []
-        for word, models in models_by_word.items():
+        for verdict, models in models_by_verdict.items():
             if models:
-                named = f" ({list_names(models, _FEW)})" if len(pairs) > 1 else ""
-                parts.append(f"{word}{named}")
+                named = f" ({list_names(models, _MAX_MODELS_NAMED)})" if len(pairs) > 1 else ""
+                parts.append(f"{verdict}{named}")
         if parts:
             yield f"{title}: {', '.join(parts)}"
 
@@ -137,161 +197,200 @@ def _compared_rows(pair: PairComparison) -> dict[str, Paired]:
     return rows
 
 
-def _word_verdict(title: str, found: Paired) -> str:
+def _word_verdict(title: str, figure: Paired) -> str:
     """A row's verdict in the headline: `cannot tell`, `fewer in B`."""
-    if found.verdict != "changed":
-        return found.verdict.replace("_", " ")
-    is_rise = (found.difference or 0) > 0
+    if figure.verdict != "changed":
+        return figure.verdict.replace("_", " ")
+    is_rise = (figure.difference or 0) > 0
     if title == "passed":
         return "more in B" if is_rise else "fewer in B"
     return "higher in B" if is_rise else "lower in B"
 
 
-def _findings(pair: PairComparison) -> list[Section]:
-    sections = [
-        Section(
-            "", [Prose([sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence])]
-        )
+def _describe_findings(pair: PairComparison) -> list[Section]:
+    """What the table of a pair amounts to, and the prompts behind it."""
+    sentences = [sentence for sentence in (say_verdict(pair), say_pace(pair)) if sentence]
+    lost = [flip for flip in pair.flips if flip.direction == "lost"]
+    gained = [flip for flip in pair.flips if flip.direction == "gained"]
+    return [
+        Section("", [Prose(sentences)]),
+        Section(f"passed in A, not in B ({len(lost)})", _describe_flips(lost)),
+        Section(f"passed in B, not in A ({len(gained)})", _describe_flips(gained)),
+        Section("", [Prose(_list_unpaired(pair))]),
     ]
-    for direction, heading in (
-        ("lost", "passed in A, not in B"),
-        ("gained", "passed in B, not in A"),
-    ):
-        flips = [flip for flip in pair.flips if flip.direction == direction]
-        sections.append(Section(f"{heading} ({len(flips)})", _flips(flips)))
-    alone = []
+
+
+def _list_unpaired(pair: PairComparison) -> list[str]:
+    """The prompts that only one side answered, or was asked."""
+    lines = []
     for side, letter in (("a", "A"), ("b", "B")):
-        missing = [u for u in pair.unanswered if u.missing_in == side]
-        named = [f"{label_prompt((u.suite, u.prompt_id))} ({u.failure_type})" for u in missing]
-        alone += (
-            [f"no answer in {letter} alone ({len(named)}): {list_names(named, _MAX_NAMED)}"]
-            if named
-            else []
-        )
+        names = []
+        for unanswered in pair.unanswered:
+            if unanswered.missing_in == side:
+                label = label_prompt((unanswered.suite, unanswered.prompt_id))
+                names.append(f"{label} ({unanswered.failure_type})")
+        if names:
+            named = list_names(names, _MAX_NAMED)
+            lines.append(f"no answer in {letter} alone ({len(names)}): {named}")
     for prompts, letter in ((pair.only_in_a, "A"), (pair.only_in_b, "B")):
         if prompts:
-            alone.append(
-                f"{plural(len(prompts), 'prompt')} only in {letter}: {list_names(prompts, _MAX_NAMED)}"
-            )
-    return [*sections, Section("", [Prose(alone)])]
+            named = list_names(prompts, _MAX_NAMED)
+            lines.append(f"{plural(len(prompts), 'prompt')} only in {letter}: {named}")
+    return lines
 
 
-def _flips(flips: Sequence[Flip]) -> list[Part]:
-    answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
+def _describe_flips(flips: Sequence[Flip]) -> list[Part]:
+    """The first of the prompts that changed sides, with both answers where there are any."""
+    has_answers = any(flip.answer_a is not None or flip.answer_b is not None for flip in flips)
+    columns = [*_FLIP_COLUMNS, *_ANSWER_COLUMNS] if has_answers else list(_FLIP_COLUMNS)
     rows = []
     for flip in flips[:MAX_LISTED]:
-        name = one_line(
-            f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}", _MAX_CELL
-        )
-        counts = f"{flip.passes_a}/{flip.trials_a} → {flip.passes_b}/{flip.trials_b}"
-        both = [(answer or "")[:_MAX_CHARS] for answer in (flip.answer_a, flip.answer_b)]
-        rows.append(
-            [name, counts, one_line(flip.violation or "", _MAX_CELL), *(both if answers else [])]
-        )
-    more = (
-        [f"… and {len(flips) - MAX_LISTED} more (--json has all)"]
-        if len(flips) > MAX_LISTED
-        else []
-    )
-    return [
-        Table([*_FLIP_COLUMNS, *(_ANSWER_COLUMNS if answers else ())], rows, bare=True),
-        Points(more),
-    ]
+        row = [
+            one_line(_name_prompt(flip), _MAX_CELL_CHARS),
+            f"{flip.passes_a}/{flip.trials_a} → {flip.passes_b}/{flip.trials_b}",
+            one_line(flip.violation or "", _MAX_CELL_CHARS),
+        ]
+        if has_answers:
+            row.append((flip.answer_a or "")[:_MAX_CHARS])
+            row.append((flip.answer_b or "")[:_MAX_CHARS])
+        rows.append(row)
+    more = []
+    if len(flips) > MAX_LISTED:
+        more.append(f"… and {len(flips) - MAX_LISTED} more (--json has all)")
+    return [Table(columns, rows, bare=True), Points(more)]
+
+
+def _name_prompt(flip: Flip) -> str:
+    return f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}"
 
 
 def say_difference(difference: Difference) -> str:
-    where = f"{difference.target}: " if difference.target else ""
+    """`ollama:llama3: timeout_s: 300 in A, 9 in B`."""
+    target = f"{difference.target}: " if difference.target else ""
     values = f": {difference.a} in A, {difference.b} in B" if difference.a or difference.b else ""
     advice = f" ({difference.advice})" if difference.advice else ""
-    return f"{where}{difference.what}{values}{advice}"
+    return f"{target}{difference.what}{values}{advice}"
 
 
 def title_pair(pair: PairComparison) -> str:
-    return pair.target_a if pair.target_a == pair.target_b else f"{pair.target_a} → {pair.target_b}"
+    if pair.target_a == pair.target_b:
+        return pair.target_a
+    return f"{pair.target_a} → {pair.target_b}"
 
 
-def figure_rows(pair: PairComparison) -> Iterator[tuple[str, ...]]:
+def figure_rows(pair: PairComparison) -> Iterator[FigureRow]:
     """The table of a pair, a row a figure. Figures that are nothing are left out."""
     for name, title in RATE_TITLES.items():
-        if (rate := pair.rates.get(name)) is not None:
-            sides = _rate(rate.rate_a, rate.n_trials_a), _rate(rate.rate_b, rate.n_trials_b)
-            yield title, *sides, say_points(rate), format_p(rate.p_holm), *_verdict(rate)
+        if name in pair.rates:
+            yield _rate_row(title, pair.rates[name])
     for name, shift in pair.shifts.items():
         if shift.n_prompts:
-            # No medians beside it: of each side's own, one may rise while the pairs fall.
-            p = ABSENT if shift.test is None else format_p(shift.p_holm)
-            yield (
-                SHIFT_TITLES[name],
-                plural(shift.n_prompts, "pair"),
-                "",
-                say_shift(shift),
-                p,
-                *_verdict(shift),
-            )
+            yield _shift_row(SHIFT_TITLES[name], shift)
     for figure in pair.figures:
         if figure.name in FIGURE_TITLES and (figure.a or figure.b):
-            mark = INDICATIVE if figure.name == "p95_ms" and has_thin_tail(pair) else ""
-            a, b = (
-                say_figure(figure.name, getattr(figure, side), beyond=side in figure.beyond)
-                for side in "ab"
+            title = FIGURE_TITLES[figure.name]
+            if figure.name == "p95_ms" and has_thin_tail(pair):
+                title += INDICATIVE
+            yield FigureRow(
+                title=title,
+                a=say_figure(figure.name, figure.a, beyond="a" in figure.beyond),
+                b=say_figure(figure.name, figure.b, beyond="b" in figure.beyond),
+                verdict="" if figure.reason is None else "cannot tell",
             )
-            verdict = "" if figure.reason is None else "cannot tell"
-            yield f"{FIGURE_TITLES[figure.name]}{mark}", a, b, "", "", verdict, ""
 
 
-def _verdict(found: Paired) -> tuple[str, str]:
-    return found.verdict.replace("_", " "), say_smallest(found)
+def _rate_row(title: str, rate: PairedRate) -> FigureRow:
+    return FigureRow(
+        title=title,
+        a=_say_rate(rate.rate_a, rate.n_trials_a),
+        b=_say_rate(rate.rate_b, rate.n_trials_b),
+        change=say_points(rate),
+        p=format_p(rate.p_holm),
+        verdict=rate.verdict.replace("_", " "),
+        sees=say_smallest(rate),
+    )
 
 
-def say_smallest(found: Paired) -> str:
-    """The smallest change that would have been found in 80% of cases; empty where none is known, or any would."""
-    if not found.smallest_change:
+def _shift_row(title: str, shift: PairedShift) -> FigureRow:
+    """No medians beside the change: of each side's own, one may rise while the pairs fall."""
+    return FigureRow(
+        title=title,
+        a=plural(shift.n_prompts, "pair"),
+        b="",
+        change=say_shift(shift),
+        p=ABSENT if shift.test is None else format_p(shift.p_holm),
+        verdict=shift.verdict.replace("_", " "),
+        sees=say_smallest(shift),
+    )
+
+
+def say_smallest(figure: Paired) -> str:
+    """The smallest change that would have been found in 80% of cases; empty where none is known, or
+    any would."""
+    if not figure.smallest_change:
         return ""
-    hundredths = math.ceil(found.smallest_change * 100)
-    return plural(hundredths, "point") if isinstance(found, PairedRate) else f"{hundredths}%"
+    hundredths = math.ceil(figure.smallest_change * 100)
+    if isinstance(figure, PairedRate):
+        return plural(hundredths, "point")
+    return f"{hundredths}%"
 
 
-def _would_be_seen(found: Paired) -> str:
-    smallest = say_smallest(found)
-    return f"; a change of {smallest} would have been seen in 4 of 5 cases" if smallest else ""
+def _would_be_seen(figure: Paired) -> str:
+    smallest = say_smallest(figure)
+    if not smallest:
+        return ""
+    return f"; a change of {smallest} would have been seen in 4 of 5 cases"
 
 
 def has_thin_tail(pair: PairComparison) -> bool:
+    """Whether the p95 of a side rests on too few calls."""
     return any(figure.name == "p95_ms" and figure.indicative for figure in pair.figures)
 
 
-def _rate(value: float | None, n_trials: int) -> str:
-    return ABSENT if value is None else f"{format_percent(value)} (n={n_trials})"
+def _say_rate(value: float | None, n_trials: int) -> str:
+    if value is None:
+        return ABSENT
+    return f"{format_percent(value)} (n={n_trials})"
 
 
 def say_points(rate: PairedRate) -> str:
+    """The change of a rate in points, `-12 points [-20, -3]`."""
     if rate.difference is None:
         return ABSENT
-    bounds = (
-        f" [{words.signed(rate.ci_holm[0] * 100)}, {words.signed(rate.ci_holm[1] * 100)}]"
-        if rate.ci_holm
-        else ""
-    )
-    return f"{words.in_points(rate.difference)}{bounds}"
+    points = words.in_points(rate.difference)
+    if rate.ci_holm is None:
+        return points
+    low, high = rate.ci_holm
+    return f"{points} [{words.signed(low * 100)}, {words.signed(high * 100)}]"
 
 
-def say_shift(shift: findings.PairedShift) -> str:
-    """The ratio as a change in per cent, `+3% [-1, +7]`: of what was nothing before, the difference."""
+def say_shift(shift: PairedShift) -> str:
+    """The ratio as a change in per cent, `+3% [-1, +7]`: of what was nothing before, the
+    difference."""
     if shift.ratio is None:
         return ABSENT if shift.difference is None else words.signed(shift.difference)
-    ends = [words.signed((end - 1) * 100) for end in shift.ratio_ci_holm or ()]
-    return f"{words.signed((shift.ratio - 1) * 100)}%" + (f" [{', '.join(ends)}]" if ends else "")
+    percent = f"{words.signed((shift.ratio - 1) * 100)}%"
+    if shift.ratio_ci_holm is None:
+        return percent
+    low, high = shift.ratio_ci_holm
+    return f"{percent} [{words.signed((low - 1) * 100)}, {words.signed((high - 1) * 100)}]"
 
 
 def say_figure(name: str, value: float | None, *, beyond: bool = False) -> str:
-    if value is None or beyond:
-        return ABSENT if value is None else words.format_beyond(value)
+    if value is None:
+        return ABSENT
+    if beyond:
+        return words.format_beyond(value)
     unit = METRICS[name].unit
-    in_words = {"ms": format_ms, "usd": format_money}.get(unit)
-    return in_words(value) if in_words else words.rounded(value, _DIGITS.get(unit, 0))
+    if unit == "ms":
+        return format_ms(value)
+    if unit == "usd":
+        return format_money(value)
+    return words.rounded(value, _DIGITS.get(unit, 0))
 
 
 def say_verdict(pair: PairComparison) -> str:
+    """What the pass rates amount to, in one sentence."""
     rate = pair.rates.get("objective_pass_rate")
     if rate is None or rate.difference is None:
         return "No prompt has a verdict on both sides: nothing can be said of the pass rates."
@@ -299,13 +398,14 @@ def say_verdict(pair: PairComparison) -> str:
     seen = _would_be_seen(rate)
     if rate.only_a == rate.only_b == 0:
         return f"The verdicts are the same {over}{seen}."
-    evidence = f"{rate.only_a} better in A, {rate.only_b} better in B; {words.word_p(rate.p_holm)}, {TESTS[rate.test]}"
+    moved = f"{rate.only_a} better in A, {rate.only_b} better in B"
+    evidence = f"{moved}; {words.word_p(rate.p_holm)}, {TESTS[rate.test]}"
     if rate.verdict == "cannot_tell":
         return f"Whether the pass rate changed cannot be told {over} ({evidence}): {rate.reason}."
     if rate.verdict == "no_change_seen":
         return f"No difference in pass rate beyond luck {over} ({evidence}){seen}."
-    word = "more" if rate.difference > 0 else "fewer"
-    return f"B passes {word}: {say_points(rate)} {over} ({evidence})."
+    more_or_fewer = "more" if rate.difference > 0 else "fewer"
+    return f"B passes {more_or_fewer}: {say_points(rate)} {over} ({evidence})."
 
 
 def say_pace(pair: PairComparison) -> str:
@@ -318,57 +418,53 @@ def say_pace(pair: PairComparison) -> str:
     over = f"over {plural(shift.n_prompts, 'paired prompt')}"
     moved = f"{shift.n_higher} slower, {shift.n_lower} faster in B"
     if shift.verdict == "cannot_tell":
-        loads = [
-            f"{words.rounded(one.load_1m, 1)} in {letter}"
-            + (f" (on {plural(one.cores, 'core')})" if one.cores else "")
-            for letter, one in (("A", pair.load_a), ("B", pair.load_b))
-            if one is not None and one.load_1m is not None
-        ]
-        busy = (
-            f"machine load {' and '.join(loads)}"
-            if loads
-            else "how busy the machine was is not known"
-        )
         measured = f"{say_shift(shift)} {over} ({moved})"
-        return f"Whether the latency changed cannot be told: {measured}, {busy}; {shift.reason}."
-    moved += f"; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
+        load = _say_machine_load(pair)
+        return f"Whether the latency changed cannot be told: {measured}, {load}; {shift.reason}."
+    evidence = f"{moved}; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
     if shift.verdict == "no_change_seen":
-        return f"No difference in latency beyond luck {over} ({moved}){_would_be_seen(shift)}."
-    return f"B is {'slower' if shift.difference > 0 else 'faster'}: {say_shift(shift)} {over} ({moved})."
+        return f"No difference in latency beyond luck {over} ({evidence}){_would_be_seen(shift)}."
+    slower_or_faster = "slower" if shift.difference > 0 else "faster"
+    return f"B is {slower_or_faster}: {say_shift(shift)} {over} ({evidence})."
 
 
-def say_rule(finding: findings.RuleFinding) -> str:
+def _say_machine_load(pair: PairComparison) -> str:
+    loads = []
+    for letter, load in (("A", pair.load_a), ("B", pair.load_b)):
+        if load is not None and load.load_1m is not None:
+            cores = f" (on {plural(load.cores, 'core')})" if load.cores else ""
+            loads.append(f"{words.rounded(load.load_1m, 1)} in {letter}{cores}")
+    if not loads:
+        return "how busy the machine was is not known"
+    return f"machine load {' and '.join(loads)}"
+
+
+def say_rule(finding: RuleFinding) -> str:
     if finding.a is None and finding.b is None:
         return f"{finding.rule}: {finding.reason}"
-    name = finding.rule.partition("<")[0].partition(">")[0].strip()
+    name = re.split("[<>]", finding.rule, maxsplit=1)[0].strip()
     figures = f"{say_figure(name, finding.a)} → {say_figure(name, finding.b)}"
     return f"{finding.rule}: {figures}; {finding.reason}"
 
 
-def say_stopped(pair: PairComparison, stopped: findings.StoppedSide) -> str:
-    letter, target = ("A", pair.target_a) if stopped.side == "a" else ("B", pair.target_b)
-    over = f"the search for the tier of {target} was over after {plural(stopped.n_asked, 'call')}"
-    left_out = f"{plural(stopped.n_not_needed, 'prompt was', 'prompts were')} not needed"
-    bent = (
-        "no fixed-n interval is given for its rates, and their p-values take no account of the stop"
+def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
+    letter = "A" if stopped.side == "a" else "B"
+    target = pair.target_a if stopped.side == "a" else pair.target_b
+    n_calls = plural(stopped.n_asked, "call")
+    n_left_out = plural(stopped.n_not_needed, "prompt was", "prompts were")
+    return (
+        f"{letter} stopped early: the search for the tier of {target} was over after {n_calls}, "
+        f"{n_left_out} not needed; no fixed-n interval is given for its rates, and their p-values "
+        f"take no account of the stop"
     )
-    return f"{letter} stopped early: {over}, {left_out}; {bent}"
 
 
 def closing_notes(comparison: Comparison) -> list[str]:
-    spoilt = [f"  {say_difference(d)}" for d in comparison.differences if d.scope != "note"]
-    why = "times are not compared (--force compares them) because these differ:"
-    notes = (
-        ["compared by force although these differ:" if comparison.forced else why, *spoilt]
-        if spoilt
-        else []
-    )
-    notes += [say_difference(d) for d in comparison.differences if d.scope == "note"]
-    notes += [say_stopped(pair, stopped) for pair in comparison.pairs for stopped in pair.stopped]
-    reasons = [
-        figure.reason for pair in comparison.pairs for figure in pair.figures if figure.reason
-    ]
-    notes += dict.fromkeys(reasons)
+    """What else one has to know to read the figures right."""
+    notes = _note_differences(comparison)
+    for pair in comparison.pairs:
+        notes += [say_stopped(pair, stopped) for stopped in pair.stopped]
+    notes += _note_incomparable_figures(comparison.pairs)
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if targets:
             notes.append(f"only in {letter}: {', '.join(targets)}")
@@ -377,53 +473,83 @@ def closing_notes(comparison: Comparison) -> list[str]:
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         if side.n_unreadable_lines:
             notes.append(word_unreadable(side.n_unreadable_lines, letter))
-    left_out = sum(pair.latency_ms.n_cold_left_out for pair in comparison.pairs if pair.latency_ms)
-    if comparison.latency_compared and left_out:
-        notes.append(
-            f"{plural(left_out, 'cold call')} left out of the paired times; p50 and p95 are over all calls"
-        )
-    if len(comparison.pairs) > 1:
-        notes.append(
-            f"p-values, intervals and verdicts are corrected for {len(comparison.pairs)} pairs (Holm)"
-        )
+    n_cold = 0
+    for pair in comparison.pairs:
+        if pair.latency_ms is not None:
+            n_cold += pair.latency_ms.n_cold_left_out
+    if comparison.latency_compared and n_cold:
+        calls = plural(n_cold, "cold call")
+        notes.append(f"{calls} left out of the paired times; p50 and p95 are over all calls")
+    n_pairs = len(comparison.pairs)
+    if n_pairs > 1:
+        notes.append(f"p-values, intervals and verdicts are corrected for {n_pairs} pairs (Holm)")
     return notes
 
 
-def render_comparison_junit(comparison: Comparison) -> str:
-    """One test suite per pair of targets, and one per target that rules could not be judged on for want of a pair.
+def _note_differences(comparison: Comparison) -> list[str]:
+    """What spoils the comparison under a heading of its own, then the rest."""
+    spoiling = []
+    harmless = []
+    for difference in comparison.differences:
+        if difference.scope == "note":
+            harmless.append(say_difference(difference))
+        else:
+            spoiling.append(f"  {say_difference(difference)}")
+    if not spoiling:
+        return harmless
+    heading = "times are not compared (--force compares them) because these differ:"
+    if comparison.forced:
+        heading = "compared by force although these differ:"
+    return [heading, *spoiling, *harmless]
 
-    A test is a rule: a prompt that went the other way, as some do when nothing has changed, is told and fails nothing.
+
+def _note_incomparable_figures(pairs: Sequence[PairComparison]) -> list[str]:
+    """Why some figures cannot be set against each other, each reason once."""
+    reasons: dict[str, None] = {}
+    for pair in pairs:
+        for figure in pair.figures:
+            if figure.reason:
+                reasons[figure.reason] = None
+    return list(reasons)
+
+
+def render_comparison_junit(comparison: Comparison) -> str:
+    """One test suite per pair of targets, and one per target that rules could not be judged on for
+    want of a pair.
+
+    A test is a rule: a prompt that went the other way, as some do when nothing has changed, is
+    reported and fails nothing.
     """
-    root = ET.Element(
-        "testsuites", name=_text(f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}")
-    )
+    name = f"clawgauge compare {comparison.a.run_id} {comparison.b.run_id}"
+    root = ET.Element("testsuites", name=_xml_text(name))
     for pair in comparison.pairs:
-        flips = [_say_flip(flip) for flip in pair.flips]
-        said = [say_verdict(pair), say_pace(pair), *closing_notes(comparison), *flips]
-        suite = _suite(title_pair(pair), comparison, (pair.target_a, pair.target_b))
-        ET.SubElement(suite, "system-out").text = _text("\n".join(filter(None, said)))
+        suite = _make_suite(title_pair(pair), comparison, (pair.target_a, pair.target_b))
+        ET.SubElement(suite, "system-out").text = _xml_text(_describe_as_text(pair, comparison))
         root.append(suite)
-    lone = (_suite(target, comparison, (target, target)) for target in comparison.only_in_a)
-    root.extend(suite for suite in lone if len(suite))
+    for target in comparison.only_in_a:
+        suite = _make_suite(target, comparison, (target, target))
+        if len(suite):
+            root.append(suite)
     for count in ("tests", "failures", "errors"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+        n_cases = sum(int(suite.get(count, "0")) for suite in root)
+        root.set(count, str(n_cases))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.Element:
-    name, started = _text(title), datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
+def _describe_as_text(pair: PairComparison, comparison: Comparison) -> str:
+    lines = [say_verdict(pair), say_pace(pair), *closing_notes(comparison)]
+    lines += [_say_flip(flip) for flip in pair.flips]
+    return "\n".join(line for line in lines if line)
+
+
+def _make_suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.Element:
+    name = _xml_text(title)
+    started = datetime.fromtimestamp(comparison.b.started_at_ms / 1000, UTC)
     suite = ET.Element("testsuite", name=name, timestamp=started.isoformat(timespec="seconds"))
     for finding in comparison.rules:
         if (finding.target_a, finding.target_b) == targets:
-            case = ET.SubElement(suite, "testcase", classname=name, name=_text(finding.rule))
-            said, fault = (
-                _text(say_rule(finding)),
-                {"broken": "failure", "not_judged": "error"}.get(finding.outcome),
-            )
-            ET.SubElement(
-                case, fault or "system-out", {"message": said, "type": "gate"} if fault else {}
-            ).text = said
+            suite.append(_make_case(name, finding))
     for count, path in (
         ("tests", "testcase"),
         ("failures", "testcase/failure"),
@@ -433,23 +559,34 @@ def _suite(title: str, comparison: Comparison, targets: tuple[str, str]) -> ET.E
     return suite
 
 
+def _make_case(suite_name: str, finding: RuleFinding) -> ET.Element:
+    """A rule as a test: a broken one is a failure, one that could not be judged an error."""
+    case = ET.Element("testcase", classname=suite_name, name=_xml_text(finding.rule))
+    message = _xml_text(say_rule(finding))
+    if finding.outcome == "broken":
+        outcome = ET.SubElement(case, "failure", message=message, type="gate")
+    elif finding.outcome == "not_judged":
+        outcome = ET.SubElement(case, "error", message=message, type="gate")
+    else:
+        outcome = ET.SubElement(case, "system-out")
+    outcome.text = message
+    return case
+
+
 def _say_flip(flip: Flip) -> str:
-    name = f"{label_prompt((flip.suite, flip.prompt_id))} {flip.prompt_name}"
-    counts = f"passed {flip.passes_a}/{flip.trials_a} in A and {flip.passes_b}/{flip.trials_b} in B"
-    answers = [
-        f"{letter}: {said}"
-        for letter, said in (("A", flip.answer_a), ("B", flip.answer_b))
-        if said is not None
-    ]
-    return "\n".join(
-        [
-            f"{flip.direction}: {name}, {counts}",
-            *([flip.violation] if flip.violation else []),
-            *answers,
-        ]
-    )
+    """A prompt that changed sides, with what its answer lacks and both answers below it."""
+    counts_a = f"{flip.passes_a}/{flip.trials_a} in A"
+    counts_b = f"{flip.passes_b}/{flip.trials_b} in B"
+    lines = [f"{flip.direction}: {_name_prompt(flip)}, passed {counts_a} and {counts_b}"]
+    if flip.violation:
+        lines.append(flip.violation)
+    if flip.answer_a is not None:
+        lines.append(f"A: {flip.answer_a}")
+    if flip.answer_b is not None:
+        lines.append(f"B: {flip.answer_b}")
+    return "\n".join(lines)
 
 
-def _text(text: str) -> str:
+def _xml_text(text: str) -> str:
     """Text that any XML parser takes and no terminal minds."""
     return _REFUSED_BY_XML.sub("\ufffd", clean_terminal(text))[:_MAX_CHARS]

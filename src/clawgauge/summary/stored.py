@@ -77,10 +77,12 @@ def _can_be(part: object) -> bool:
         if few in values and whole in values and values[few] > values[whole]:
             return False
     for name, value in values.items():
-        is_rate = "_rate" in name or (name == "rate" and "k" in values)
-        if is_rate and not 0 <= value <= 1:
-            return False
+        # A count may have "rate" in its name, as `n_rate_limited` has.
         is_count = name in ("k", "n", "n_eff") or name.startswith("n_")
-        if is_count and value < 0:
+        is_rate = "_rate" in name or (name == "rate" and "k" in values)
+        if is_count:
+            if value < 0:
+                return False
+        elif is_rate and not 0 <= value <= 1:
             return False
     return all(map(_can_be, values.values()))

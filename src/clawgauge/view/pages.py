@@ -16,10 +16,11 @@ from string import Template
 from urllib.parse import quote
 
 from clawgauge import __version__
-from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, IncomparableRuns, compare_runs
 from clawgauge.errors import ClawgaugeError
 from clawgauge.history.findings import Trend
-from clawgauge.history.trends import judge_newest, read_history
+from clawgauge.history.jobs import judge_newest
+from clawgauge.history.overview import read_history
 from clawgauge.journal import list_runs, stat_file
 from clawgauge.journal.disk import RESULTS
 from clawgauge.records import RunSummary
@@ -89,7 +90,7 @@ class Pages:
             message = "These are one and the same run: go back and choose two different runs."
             return message_page(message)
         try:
-            comparison = compare_runs([a], [b], Wishes(answers=True))
+            comparison = compare_runs([a], [b], ComparisonOptions(answers=True))
         except IncomparableRuns as error:
             items = [f"<li>{text(say_difference(found))}</li>" for found in error.differences]
             heading = "<h1>These cannot be compared</h1>"

@@ -7,12 +7,17 @@ import random
 from array import array
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from clawgauge.compare.correction import settle
 from clawgauge.compare.findings import PairedRate, PairedShift
-from clawgauge.compare.paired import OUTCOMES, measure_rate, measure_times, settle
-from clawgauge.compare.sides import Pair, PromptTally, RunSide, SharedPrompt
+from clawgauge.compare.pairing import Pair, SharedPrompt
+from clawgauge.compare.rates import OUTCOMES, measure_rate
+from clawgauge.compare.sides import Side
+from clawgauge.compare.tallies import CallPlace, CallTimes, PromptTally, TalliedRun, Tallies
+from clawgauge.compare.times import WHOLE_CALL, measure_times
 from clawgauge.records import Target
 
 pytestmark = pytest.mark.slow
@@ -37,37 +42,37 @@ class Machine:
         return base_ms * math.exp(self._mood)
 
 
-def make_side(*, interleave: bool, n_runs: int = 1) -> RunSide:
+def make_side(runs: list[Tallies], *, interleave: bool) -> Side:
     """A side that has been read, as far as times are concerned."""
     config = SimpleNamespace(options=SimpleNamespace(interleave=interleave))
-    side = RunSide(SimpleNamespace(config=config))  # type: ignore[arg-type]
-    side.runs = [side] * n_runs
-    return side
+    run: Any = SimpleNamespace(config=config)
+    tallied = [
+        TalliedRun(run=run, tallies=tallies, judged_by={}, reported={}, n_unreadable_lines=0)
+        for tallies in runs
+    ]
+    return Side(runs=tallied, tallies={}, judged_by={}, reported={})
 
 
 def bases(rng: random.Random) -> list[float]:
     return [rng.uniform(500, 5000) for _ in range(N_PROMPTS)]
 
 
-def e2e_ms(tally: PromptTally) -> array[float]:
-    return tally.e2e_ms  # type: ignore[return-value]
-
-
-def compare_times(a: RunSide, b: RunSide, shared: list[SharedPrompt]) -> PairedShift:
-    (found,) = settle([measure_times(a, b, Pair(A, B, shared, [], []), e2e_ms, 0)])  # type: ignore[arg-type]
+def compare_times(a: Side, b: Side, shared: list[SharedPrompt]) -> PairedShift:
+    (found,) = settle([measure_times(a, b, Pair(A, B, shared, [], []), WHOLE_CALL)])
     return found
 
 
 def side_by_side(rng: random.Random, phi: float, factor: float, repeats: int) -> PairedShift:
     """Two targets that took turns on one machine, in a drawn order; B is slower by `factor`."""
-    machine, side = Machine(rng, phi), make_side(interleave=True)
+    machine, side = Machine(rng, phi), make_side([{}], interleave=True)
     times = {target: [PromptTally("") for _ in range(N_PROMPTS)] for target in (A, B)}
     base = bases(rng)
     for repeat in range(repeats):
         for n in range(N_PROMPTS):
             for target in rng.sample((A, B), 2):
                 own = base[n] * (factor if target == B else 1.0)
-                times[target][n].moments[0, 0, repeat] = machine.time_ms(own), None
+                place = CallPlace(run=0, stretch=0, repeat=repeat)
+                times[target][n].side_by_side[place] = CallTimes(machine.time_ms(own), None)
     key = [("s", f"P{n}") for n in range(N_PROMPTS)]
     shared = [SharedPrompt(key[n], key[n], times[A][n], times[B][n]) for n in range(N_PROMPTS)]
     return compare_times(side, side, shared)
@@ -83,24 +88,21 @@ def between_runs(rng: random.Random, phi: float, factor: float, n_runs: int) -> 
     base = bases(rng)
     sides, joint = [], []
     for target, slower in ((A, 1.0), (B, factor)):
-        side = make_side(interleave=False, n_runs=n_runs)
         runs = [run_times(rng, phi, [each * slower for each in base]) for _ in range(n_runs)]
-        side.by_run = [
-            {
-                target: {
-                    ("s", f"P{n}"): PromptTally("", e2e_ms=array("d", [t]))
-                    for n, t in enumerate(run)
-                }
-            }  # type: ignore[arg-type]
-            for run in runs
-        ]
-        sides.append(side)
-        joint.append(
-            [PromptTally("", e2e_ms=array("d", times)) for times in zip(*runs, strict=True)]
-        )  # type: ignore[arg-type]
+        tallied: list[Tallies] = []
+        for run in runs:
+            prompts = {("s", f"P{n}"): timed(time) for n, time in enumerate(run)}
+            tallied.append({target: prompts})
+        sides.append(make_side(tallied, interleave=False))
+        joint.append([timed(*times) for times in zip(*runs, strict=True)])
     key = [("s", f"P{n}") for n in range(N_PROMPTS)]
     shared = [SharedPrompt(k, k, a, b) for k, a, b in zip(key, *joint, strict=True)]
     return compare_times(*sides, shared)
+
+
+def timed(*times_ms: float) -> PromptTally:
+    """A prompt whose calls took so long, to a fraction of a millisecond."""
+    return PromptTally("", e2e_ms=array("d", times_ms))  # type: ignore[arg-type]
 
 
 def share_changed(n: int, simulate: Callable[[], PairedShift | PairedRate]) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, IncomparableRuns, compare_runs
 from clawgauge.compare.findings import Comparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.errors import RequestError
@@ -28,7 +28,7 @@ PROMPTS = [prompt("P0"), prompt("P1")]
 RECORDS = [record("P0"), record("P1")]
 
 
-def compare_with(tmp_path: Path, wishes: Wishes | None = None, **b: Any) -> Comparison:
+def compare_with(tmp_path: Path, wishes: ComparisonOptions | None = None, **b: Any) -> Comparison:
     """A plain run beside one that differs in what `b` says."""
     left = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS), inventory=inventory())
     right = write_run(
@@ -37,14 +37,14 @@ def compare_with(tmp_path: Path, wishes: Wishes | None = None, **b: Any) -> Comp
         config=b.get("config", config(PROMPTS)),
         inventory=b.get("inventory", inventory()),
     )
-    return compare_runs(left, right, wishes or Wishes())
+    return compare_runs(left, right, wishes or ComparisonOptions())
 
 
 def spoils_verdicts(tmp_path: Path, **b: Any) -> str:
     with pytest.raises(IncomparableRuns) as refused:
         compare_with(tmp_path, **b)
     assert str(refused.value) == "A and B cannot be compared"
-    assert compare_with(tmp_path, Wishes(force=True), **b).forced
+    assert compare_with(tmp_path, ComparisonOptions(force=True), **b).forced
     return "; ".join(f"{d.what}: {d.a} / {d.b} ({d.advice})" for d in refused.value.differences)
 
 
@@ -52,7 +52,9 @@ def spoils_latency(tmp_path: Path, **b: Any) -> list[str]:
     found = compare_with(tmp_path, **b)
     assert not found.latency_compared and found.pairs[0].latency_ms is None and found.pairs[0].rates
     assert "p50_ms" not in {figure.name for figure in found.pairs[0].figures}
-    assert compare_with(tmp_path, Wishes(force=True), **b).pairs[0].latency_ms is not None
+    assert (
+        compare_with(tmp_path, ComparisonOptions(force=True), **b).pairs[0].latency_ms is not None
+    )
     return [d.what for d in found.differences if d.scope == "latency"]
 
 
@@ -107,7 +109,7 @@ def test_many_changed_prompts_are_said_together(tmp_path: Path) -> None:
     said = []
     for other in sides[1:]:
         with pytest.raises(IncomparableRuns) as refused:
-            compare_runs(sides[0], other, Wishes())
+            compare_runs(sides[0], other, ComparisonOptions())
         (difference,) = refused.value.differences
         assert (len(difference.a), len(difference.b)) == (12, 12) and difference.a != difference.b
         said.append((difference.what, difference.advice))
@@ -121,9 +123,9 @@ def test_many_changed_prompts_are_said_together(tmp_path: Path) -> None:
 REDRAWN = [prompt("P0"), prompt("P1", prompt="say no", validator={"type": "exact", "value": "no"})]
 
 
-@pytest.mark.parametrize("wishes", [Wishes(), Wishes(skip_changed=True)])
+@pytest.mark.parametrize("wishes", [ComparisonOptions(), ComparisonOptions(skip_changed=True)])
 def test_another_drawing_asks_the_same_prompts_with_other_values(
-    tmp_path: Path, wishes: Wishes
+    tmp_path: Path, wishes: ComparisonOptions
 ) -> None:
     """It is compared prompt by prompt, and one note says so; a drawing that changes nothing is not worth one."""
     found = compare_with(tmp_path / "other", wishes, config=config(REDRAWN, options={"draw": 7}))
@@ -164,7 +166,7 @@ def test_a_drawing_excuses_no_other_version_of_a_suite(tmp_path: Path) -> None:
 def test_changed_prompts_can_be_left_out(tmp_path: Path) -> None:
     """--skip-changed compares what is the same and counts the rest as belonging to one side."""
     changed = config([prompt("P0"), prompt("P1", prompt="ask another thing")])
-    found = compare_with(tmp_path, Wishes(skip_changed=True), config=changed)
+    found = compare_with(tmp_path, ComparisonOptions(skip_changed=True), config=changed)
     assert found.pairs[0].n_shared == 1
     assert found.pairs[0].only_in_a == found.pairs[0].only_in_b == ["core/P1"]
 
@@ -237,7 +239,7 @@ def test_what_ollama_lists_stands_for_a_server_that_told_nothing(tmp_path: Path)
     ]
     said = []
     for other in sides[1:]:
-        found = compare_runs(sides[0], other, Wishes(force=True))
+        found = compare_runs(sides[0], other, ComparisonOptions(force=True))
         said.append([(d.what, d.a, d.b, d.scope) for d in found.differences])
     assert said == [
         [("model parameters", "3B", "8B", "verdicts")],
@@ -266,10 +268,10 @@ def test_of_a_fleet_the_machines_that_answered_are_compared(tmp_path: Path) -> N
         write_run(tmp_path / name, lines, config=plan, inventory=inventory(host={"hostname": name}))
         for name in ("a", "b")
     ]
-    assert compare_runs(*sides, Wishes()).latency_compared
+    assert compare_runs(*sides, ComparisonOptions()).latency_compared
     for side, cpu in zip(sides, ("Zen 4", "i5"), strict=True):
         (side / "inventory_ana.json").write_text(json.dumps(inventory(cpu={"model": cpu})))
-    found = compare_runs(*sides, Wishes())
+    found = compare_runs(*sides, ComparisonOptions())
     assert [(d.what, d.a, d.b) for d in found.differences] == [
         ("CPU", "Zen 4", "i5")
     ] and not found.latency_compared
@@ -286,7 +288,7 @@ def test_a_dot_in_a_providers_name_makes_no_fleet(tmp_path: Path) -> None:
         write_run(tmp_path / f"{n}", lines, config=plan, inventory=one)
         for n, one in enumerate(machines)
     ]
-    assert not compare_runs(*sides, Wishes()).latency_compared
+    assert not compare_runs(*sides, ComparisonOptions()).latency_compared
 
 
 def test_another_machine_spoils_the_times_alone(tmp_path: Path) -> None:
@@ -363,9 +365,9 @@ def test_a_gate_on_times_that_cannot_be_compared_is_refused(tmp_path: Path) -> N
     """A latency rule across machines is a wrong request, not a passed gate."""
     other = inventory(cpu={"model": "i5", "usable_cores": 8})
     with pytest.raises(IncomparableRuns, match="p50_ms>10%"):
-        compare_with(tmp_path, Wishes(rules=[parse_rule("p50_ms>10%")]), inventory=other)
+        compare_with(tmp_path, ComparisonOptions(rules=[parse_rule("p50_ms>10%")]), inventory=other)
     assert not compare_with(
-        tmp_path, Wishes(rules=[parse_rule("n_error>0")]), inventory=other
+        tmp_path, ComparisonOptions(rules=[parse_rule("n_error>0")]), inventory=other
     ).gate_failed
 
 
@@ -388,11 +390,11 @@ def test_differing_names_are_put_together_by_map(tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match=r"--map 'ollama_openai:llama3\.2:3b=ollama_openai:qwen3:4b'"
     ):
-        compare_runs(a, b, Wishes())
-    (pair,) = compare_runs(a, b, Wishes(maps=["llama3.2:3b=qwen3:4b"])).pairs
+        compare_runs(a, b, ComparisonOptions())
+    (pair,) = compare_runs(a, b, ComparisonOptions(maps=["llama3.2:3b=qwen3:4b"])).pairs
     assert (pair.target_a, pair.target_b) == (LABEL, f"{PROVIDER}:qwen3:4b")
     with pytest.raises(RequestError, match="run a has no target 'nobody': name one of "):
-        compare_runs(a, b, Wishes(maps=["nobody=qwen3:4b"]))
+        compare_runs(a, b, ComparisonOptions(maps=["nobody=qwen3:4b"]))
 
 
 def three_targets(folder: Path) -> Path:
@@ -421,7 +423,7 @@ def three_targets(folder: Path) -> Path:
 def test_a_map_finds_the_targets_it_names(tmp_path: Path, text: str, pair: tuple[str, str]) -> None:
     """By label or by model, also where a name holds the sign itself; the others stay with their own."""
     a, b = three_targets(tmp_path / "a"), three_targets(tmp_path / "b")
-    found = compare_runs(a, b, Wishes(maps=[text], force=True))
+    found = compare_runs(a, b, ComparisonOptions(maps=[text], force=True))
     assert (found.pairs[0].target_a, found.pairs[0].target_b) == pair
     taken = {pair[0]} | {pair[1]}
     assert {p.target_a for p in found.pairs[1:]} == {"one:m", "two:m", "one:q=4:b@high"} - taken
@@ -441,7 +443,7 @@ def test_a_map_that_names_nobody_is_refused(tmp_path: Path, text: str, words: st
     """With the names there are."""
     a, b = three_targets(tmp_path / "a"), three_targets(tmp_path / "b")
     with pytest.raises(RequestError, match=words):
-        compare_runs(a, b, Wishes(maps=[text]))
+        compare_runs(a, b, ComparisonOptions(maps=[text]))
 
 
 def test_a_run_without_a_target_is_said(tmp_path: Path) -> None:
@@ -451,7 +453,7 @@ def test_a_run_without_a_target_is_said(tmp_path: Path) -> None:
         with pytest.raises(
             RequestError, match="run empty has no target and no record: there is nothing to compare"
         ):
-            compare_runs(a, b, Wishes())
+            compare_runs(a, b, ComparisonOptions())
 
 
 def test_targets_of_one_run_only_are_listed(tmp_path: Path) -> None:
@@ -468,10 +470,10 @@ def test_two_targets_of_one_run(tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "a", [*RECORDS, *({**r, "model": "extra"} for r in RECORDS)], config=plan
     )
-    found = compare_runs(run, run, Wishes(models=(MODEL, "extra")))
+    found = compare_runs(run, run, ComparisonOptions(models=(MODEL, "extra")))
     assert found.pairs[0].n_shared == 2 and [d.scope for d in found.differences] == ["note"]
     with pytest.raises(RequestError, match="twice"):
-        compare_runs(run, run, Wishes(models=(MODEL, LABEL)))
+        compare_runs(run, run, ComparisonOptions(models=(MODEL, LABEL)))
 
 
 def test_runs_without_a_common_prompt_are_refused(tmp_path: Path) -> None:
@@ -479,27 +481,27 @@ def test_runs_without_a_common_prompt_are_refused(tmp_path: Path) -> None:
     b = write_run(tmp_path / "b", [record("P9")], config=config([prompt("P9")]))
     a = write_run(tmp_path / "a", RECORDS, config=config(PROMPTS))
     with pytest.raises(RequestError, match="no prompt in common"):
-        compare_runs(a, b, Wishes())
+        compare_runs(a, b, ComparisonOptions())
 
 
 def test_folders_of_the_first_harness_compare(tmp_path: Path) -> None:
     """Old beside old, and old beside new by prompt id and name; what nobody recorded is a note."""
     old = write_old_run(tmp_path / "old", RECORDS)
     older = write_old_run(tmp_path / "older", [record("P0", False), record("P1")])
-    both = compare_runs(older, old, Wishes())
+    both = compare_runs(older, old, ComparisonOptions())
     assert both.pairs[0].rates["objective_pass_rate"].only_b == 1
     assert [d.scope for d in both.differences] == ["note", "note"]
     new = write_run(tmp_path / "new", RECORDS, config=config(PROMPTS))
-    mixed = compare_runs(older, new, Wishes())
+    mixed = compare_runs(older, new, ComparisonOptions())
     assert mixed.pairs[0].n_shared == 2 and [f.prompt_id for f in mixed.pairs[0].flips] == ["P0"]
     assert mixed.pairs[0].flips[0].suite == "core"
-    back = compare_runs(new, older, Wishes(answers=True)).pairs[0]
+    back = compare_runs(new, older, ComparisonOptions(answers=True)).pairs[0]
     assert [(f.suite, f.prompt_id, f.direction, f.answer_a, f.answer_b) for f in back.flips] == [
         ("core", "P0", "lost", "yes", "no")
     ]
-    assert [f.answer_b for f in compare_runs(older, new, Wishes(answers=True)).pairs[0].flips] == [
-        "yes"
-    ]
+    assert [
+        f.answer_b for f in compare_runs(older, new, ComparisonOptions(answers=True)).pairs[0].flips
+    ] == ["yes"]
 
 
 def test_an_id_that_stands_for_two_prompts_is_matched_with_neither(tmp_path: Path) -> None:
@@ -510,6 +512,6 @@ def test_an_id_that_stands_for_two_prompts_is_matched_with_neither(tmp_path: Pat
     prompts = [prompt("P0"), prompt("P0", "extra"), prompt("P1"), prompt("P2")]
     lines = [record("P0"), record("P0", suite="extra"), record("P1"), record("P2")]
     new = write_run(tmp_path / "new", lines, config=config(prompts))
-    (pair,) = compare_runs(old, new, Wishes()).pairs
+    (pair,) = compare_runs(old, new, ComparisonOptions()).pairs
     assert (pair.n_shared, pair.only_in_a) == (1, ["P0", "P2"])
     assert pair.only_in_b == ["core/P0", "extra/P0", "core/P2"]

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import METRICS, Comparison, RuleFinding
 from clawgauge.compare.gate import parse_rule, say_untested
 from clawgauge.errors import ConfigError
@@ -46,7 +46,7 @@ def judge(
     b = write_run(
         tmp_path / "b", [unanswered(i) for i in IDS] if silent else lines(passes[1]), config=PLAN
     )
-    found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule)]))
+    found: Comparison = compare_runs(a, b, ComparisonOptions(rules=[parse_rule(rule)]))
     (finding,) = found.rules
     return finding.outcome, found.gate_failed, finding.reason
 
@@ -118,7 +118,7 @@ def test_a_rate_is_judged_on_the_prompts_both_sides_answered(
 
     a = write_run(tmp_path / "a", lines(passes_a), config=PLAN)
     b = write_run(tmp_path / "b", lines(passes_b), config=PLAN)
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    (finding,) = compare_runs(a, b, ComparisonOptions(rules=[parse_rule(rule)])).rules
     assert (finding.outcome, finding.a, finding.b) == ("broken", 1.0, 0.8)
 
 
@@ -132,12 +132,14 @@ def test_a_target_that_b_lost_does_not_pass(tmp_path: Path) -> None:
     )
     b = write_run(tmp_path / "b", records, config=PLAN)
     rules = [parse_rule("n_error>0"), parse_rule("objective_pass_rate<-0.05")]
-    found = compare_runs(a, b, Wishes(rules=rules))
+    found = compare_runs(a, b, ComparisonOptions(rules=rules))
     lost = [(f.target_a, f.outcome) for f in found.rules if f.target_a != LABEL]
     assert lost == [(f"{PROVIDER}:gone", "not_judged")] * 2 and found.gate_failed
     assert "B has no such target" in found.rules[-1].reason
-    assert not compare_runs(a, b, Wishes(rules=rules, maps=[f"{MODEL}={MODEL}"])).gate_failed
-    assert not compare_runs(b, a, Wishes(rules=rules)).gate_failed
+    assert not compare_runs(
+        a, b, ComparisonOptions(rules=rules, maps=[f"{MODEL}={MODEL}"])
+    ).gate_failed
+    assert not compare_runs(b, a, ComparisonOptions(rules=rules)).gate_failed
     cases = ElementTree.fromstring(render_comparison_junit(found)).iter("testcase")
     assert sum(case.find("error") is not None for case in cases) == 2
     shown = " ".join(as_text(describe_comparison(found), 200).split())
@@ -158,7 +160,9 @@ def in_turns(tmp_path: Path, rule: str, before: list[int], after: list[int]) -> 
     run = write_run(
         tmp_path / "run", lines, config=config([prompt(i) for i in ids], models, options=TURNS)
     )
-    (finding,) = compare_runs(run, run, Wishes(models=models, rules=[parse_rule(rule)])).rules
+    (finding,) = compare_runs(
+        run, run, ComparisonOptions(models=models, rules=[parse_rule(rule)])
+    ).rules
     return finding
 
 
@@ -196,8 +200,10 @@ def test_times_of_runs_that_were_not_asked_in_turns_are_no_evidence(tmp_path: Pa
         with pytest.raises(
             ConfigError, match=r"p50_ms>20% \(significant\)' cannot be judged.*--interleave"
         ):
-            compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20% (significant)")], force=force))
-    assert not compare_runs(a, b, Wishes(rules=[parse_rule("p50_ms>20%")])).gate_failed
+            compare_runs(
+                a, b, ComparisonOptions(rules=[parse_rule("p50_ms>20% (significant)")], force=force)
+            )
+    assert not compare_runs(a, b, ComparisonOptions(rules=[parse_rule("p50_ms>20%")])).gate_failed
 
 
 def test_a_rule_that_too_few_prompts_could_ever_break_is_refused(tmp_path: Path) -> None:
@@ -208,9 +214,11 @@ def test_a_rule_that_too_few_prompts_could_ever_break_is_refused(tmp_path: Path)
         for name in "ab"
     )
     with pytest.raises(ConfigError, match="if all of 4 prompts moved, luck could still be why"):
-        compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
+        compare_runs(
+            a, b, ComparisonOptions(rules=[parse_rule("objective_pass_rate<0 (significant)")])
+        )
     with pytest.raises(ConfigError, match="no prompt that both were to answer tells of it"):
-        compare_runs(a, b, Wishes(rules=[parse_rule("tasks<0")]))
+        compare_runs(a, b, ComparisonOptions(rules=[parse_rule("tasks<0")]))
 
 
 def test_evidence_is_corrected_for_all_the_rules_of_a_gate(tmp_path: Path) -> None:
@@ -221,8 +229,8 @@ def test_evidence_is_corrected_for_all_the_rules_of_a_gate(tmp_path: Path) -> No
     )
     rule = parse_rule("objective_pass_rate<0 (significant)")
     others = [parse_rule(f"output_tokens>{n} (significant)") for n in range(4)]
-    (alone,) = compare_runs(a, b, Wishes(rules=[rule])).rules
-    together = compare_runs(a, b, Wishes(rules=[rule, *others])).rules[0]
+    (alone,) = compare_runs(a, b, ComparisonOptions(rules=[rule])).rules
+    together = compare_runs(a, b, ComparisonOptions(rules=[rule, *others])).rules[0]
     assert (alone.outcome, together.outcome) == ("broken", "not_significant")
     assert alone.p_holm and together.p_holm == pytest.approx(5 * alone.p_holm)
 
@@ -266,7 +274,7 @@ def test_the_change_a_rule_saw_is_told(
         write_run(tmp_path / name, [record(i, n < k) for n, i in enumerate(IDS)], config=PLAN)
         for name, k in zip("ab", passes, strict=True)
     )
-    (finding,) = compare_runs(a, b, Wishes(rules=[parse_rule(rule)])).rules
+    (finding,) = compare_runs(a, b, ComparisonOptions(rules=[parse_rule(rule)])).rules
     assert finding.change == (None if change is None else pytest.approx(change))
 
 
@@ -276,7 +284,7 @@ def test_evidence_needs_a_prompt_with_an_outcome_on_both_sides(tmp_path: Path) -
     b = [unanswered(i) if n < 10 else record(i, False, output_tokens=90) for n, i in enumerate(IDS)]
     runs = [write_run(tmp_path / name, lines, config=PLAN) for name, lines in (("a", a), ("b", b))]
     rules = [parse_rule("output_tokens>10% (significant)"), parse_rule("objective_pass_rate<-0.05")]
-    found = compare_runs(runs[0], runs[1], Wishes(rules=rules))
+    found = compare_runs(runs[0], runs[1], ComparisonOptions(rules=rules))
     assert [(finding.outcome, finding.reason) for finding in found.rules] == [
         (
             "not_judged",
@@ -296,7 +304,9 @@ def test_a_fall_on_the_few_prompts_that_were_answered_is_not_held(tmp_path: Path
     a = write_run(tmp_path / "a", [record(i) for i in IDS], config=PLAN)
     lines = [record(i, False) if n < 3 else unanswered(i) for n, i in enumerate(IDS)]
     b = write_run(tmp_path / "b", lines, config=PLAN)
-    found = compare_runs(a, b, Wishes(rules=[parse_rule("objective_pass_rate<0 (significant)")]))
+    found = compare_runs(
+        a, b, ComparisonOptions(rules=[parse_rule("objective_pass_rate<0 (significant)")])
+    )
     assert [finding.outcome for finding in found.rules] == ["not_judged"] and found.gate_failed
     assert "3 independent prompts are too few" in found.rules[0].reason
 
@@ -330,7 +340,7 @@ def test_a_tail_of_timeouts_does_not_pass_for_a_fast_one(
         ]
         return write_run(tmp_path / side, lines, config=PLAN)
 
-    found = compare_runs(write("a"), write("b"), Wishes(rules=[parse_rule(rule)]))
+    found = compare_runs(write("a"), write("b"), ComparisonOptions(rules=[parse_rule(rule)]))
     assert [finding.outcome for finding in found.rules] == [outcome]
     shown = as_text(describe_comparison(found), 200)
     assert "> 9.0 s" in shown and "p95 of all" in shown
@@ -343,7 +353,9 @@ def test_a_figure_that_neither_side_has_is_a_good_sentence(tmp_path: Path) -> No
         in judge(tmp_path, "argument_accuracy<0", (20, 20))[2]
     )
     run = write_run(tmp_path / "down", [unanswered(i, "server_error") for i in IDS], config=PLAN)
-    (finding,) = compare_runs(run, tmp_path / "a", Wishes(rules=[parse_rule("p50_ms>0")])).rules
+    (finding,) = compare_runs(
+        run, tmp_path / "a", ComparisonOptions(rules=[parse_rule("p50_ms>0")])
+    ).rules
     assert finding.reason == "A has no p50_ms; a rule that cannot be judged is not met"
 
 
@@ -413,7 +425,7 @@ import sys
 from clawgauge.cli import compare, main
 def break_down(*arguments):
     raise {fault}
-compare.compare_runs = break_down
+compare.compare_sides = break_down
 sys.exit(main(["compare", "before", "after", "--fail-on", "n_error>0"]))
 """
     done = subprocess.run(

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import render_comparison_junit
@@ -64,7 +64,9 @@ def same_model_twice(tmp_path: Path, rules: list[str], n_pairs: int = 60) -> tup
             )
             for half in "ab"
         )
-        found: Comparison = compare_runs(a, b, Wishes(rules=[parse_rule(rule) for rule in rules]))
+        found: Comparison = compare_runs(
+            a, b, ComparisonOptions(rules=[parse_rule(rule) for rule in rules])
+        )
         failed += ElementTree.fromstring(render_comparison_junit(found)).get("failures") != "0"
         flipped += bool(found.pairs[0].flips)
     return failed, flipped

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison, PairComparison
 from support.written_runs import LABEL, MODEL, config, prompt, record, unanswered, write_run
 
@@ -25,7 +25,7 @@ def compare_passes(tmp_path: Path, a: str, b: str, **wishes: object) -> PairComp
         compare_runs(
             write_run(tmp_path / "a", lines(a), config=PLAN),
             write_run(tmp_path / "b", lines(b), config=PLAN),
-            Wishes(**wishes),  # type: ignore[arg-type]
+            ComparisonOptions(**wishes),  # type: ignore[arg-type]
         )
     )
 
@@ -67,7 +67,7 @@ def test_repeats_are_flipped_by_prompt_not_counted_as_prompts(tmp_path: Path) ->
         compare_runs(
             write_run(tmp_path / "a", lines(True), config=plan),
             write_run(tmp_path / "b", lines(False), config=plan),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     rate = pair.rates["objective_pass_rate"]
@@ -86,7 +86,7 @@ def test_different_repeat_counts_compare(tmp_path: Path) -> None:
         compare_runs(
             write_run(tmp_path / "a", [record("P0"), record("P1")], config=plan),
             write_run(tmp_path / "b", b, config=more),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     assert pair.rates["objective_pass_rate"].rate_b == pytest.approx(0.875)
@@ -110,7 +110,7 @@ def test_figures_cover_the_shared_prompts_alone(tmp_path: Path) -> None:
     half = config([prompt(i) for i in IDS[:6]])
     a = write_run(tmp_path / "a", [record(i, i in IDS[:6]) for i in IDS], config=PLAN)
     b = write_run(tmp_path / "b", [record(i) for i in IDS[:6]], config=half)
-    pair = only_pair(compare_runs(a, b, Wishes()))
+    pair = only_pair(compare_runs(a, b, ComparisonOptions()))
     assert figure(pair, "objective_pass_rate") == (1.0, 1.0) and figure(pair, "n_ok") == (6, 6)
     assert len(pair.only_in_a) == 6 and pair.only_in_a[0] == "core/P6" and pair.only_in_b == []
 
@@ -135,7 +135,7 @@ def test_half_of_the_repeats_is_not_most_of_them(tmp_path: Path) -> None:
 
     a = write_run(tmp_path / "a", lines(True, True, True, False), config=plan)
     b = write_run(tmp_path / "b", lines(True, False, False, True), config=plan)
-    (flip,) = only_pair(compare_runs(a, b, Wishes())).flips
+    (flip,) = only_pair(compare_runs(a, b, ComparisonOptions())).flips
     assert (flip.prompt_id, flip.direction, flip.passes_a, flip.passes_b) == ("P0", "lost", 2, 1)
 
 
@@ -146,7 +146,7 @@ def test_a_side_without_an_answer_says_what_became_of_it(tmp_path: Path) -> None
     plan = config([prompt(i) for i in IDS[:4]])
     silent = write_run(tmp_path / "a", [*lines], config=plan)
     whole = write_run(tmp_path / "b", [record(i) for i in IDS[:4]], config=plan)
-    found = only_pair(compare_runs(silent, whole, Wishes())).unanswered
+    found = only_pair(compare_runs(silent, whole, ComparisonOptions())).unanswered
     assert [(u.suite, u.prompt_id, u.missing_in, u.failure_type) for u in found] == [
         ("core", "P0", "a", "http_500"),
         ("core", "P1", "a", "rate_limited"),
@@ -161,7 +161,7 @@ def test_a_flip_shows_why_the_failing_side_failed(tmp_path: Path) -> None:
     plan = config([prompt(i) for i in IDS[:2]])
     a = write_run(tmp_path / "a", [fails[0], passes[1]], config=plan)
     b = write_run(tmp_path / "b", [passes[0], fails[1]], config=plan)
-    lost, gained = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
+    lost, gained = only_pair(compare_runs(a, b, ComparisonOptions(answers=True))).flips
     assert (lost.prompt_id, lost.violation, gained.prompt_id, gained.violation) == (
         "P1",
         "why P1",
@@ -180,7 +180,7 @@ def test_fifty_flips_show_their_answers_and_all_are_listed(tmp_path: Path) -> No
     a, b = (
         write_run(tmp_path / n, [record(i, n == "a") for i in ids], config=plan) for n in ("a", "b")
     )
-    flips = only_pair(compare_runs(a, b, Wishes(answers=True))).flips
+    flips = only_pair(compare_runs(a, b, ComparisonOptions(answers=True))).flips
     assert [f.answer_b for f in flips] == ["no"] * 50 + [None] * 2
 
 
@@ -193,11 +193,13 @@ def test_an_answer_without_a_verdict_is_an_answer(tmp_path: Path) -> None:
         compare_runs(
             write_run(tmp_path / "a", a, config=plan),
             write_run(tmp_path / "b", b, config=plan),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     assert [u.prompt_id for u in pair.unanswered] == ["P0", "P1", "P2"]
-    same = compare_runs(tmp_path / "a", write_run(tmp_path / "c", a, config=plan), Wishes())
+    same = compare_runs(
+        tmp_path / "a", write_run(tmp_path / "c", a, config=plan), ComparisonOptions()
+    )
     assert only_pair(same).unanswered == []
 
 
@@ -222,7 +224,7 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
 
     a = write_run(tmp_path / "a", lines(2, 10), config=plan)
     b = write_run(tmp_path / "b", lines(1, 0), config=plan)
-    pair = only_pair(compare_runs(a, b, Wishes()))
+    pair = only_pair(compare_runs(a, b, ComparisonOptions()))
     assert pair.latency_ms is not None and pair.ttft_ms is not None
     shift = pair.latency_ms
     assert (shift.n_prompts, shift.median_a, shift.median_b, shift.difference) == (
@@ -235,7 +237,7 @@ def test_times_and_tokens_move_in_units_and_in_per_cent(tmp_path: Path) -> None:
     assert (pair.ttft_ms.median_a, pair.ttft_ms.median_b, pair.ttft_ms.ratio) == (80, 40, 0.5)
     tokens = pair.output_tokens
     assert (tokens.median_a, tokens.median_b, tokens.difference, tokens.ratio) == (10, 0, -10, 0.0)
-    back = only_pair(compare_runs(b, a, Wishes())).output_tokens
+    back = only_pair(compare_runs(b, a, ComparisonOptions())).output_tokens
     assert (back.difference, back.ratio, back.ratio_ci95, back.ci95) == (10, None, None, (10, 10))
     assert (back.p, back.verdict, back.test) == (pytest.approx(2 * 0.5**7), "changed", "sign")
 
@@ -250,7 +252,7 @@ def test_tokens_have_changed_where_their_middle_prompt_has(
     a = write_run(tmp_path / "a", [record(i, output_tokens=50) for i in IDS], config=PLAN)
     shorter = [record(i, output_tokens=40 if n < n_shorter else 50) for n, i in enumerate(IDS)]
     tokens = only_pair(
-        compare_runs(a, write_run(tmp_path / "b", shorter, config=PLAN), Wishes())
+        compare_runs(a, write_run(tmp_path / "b", shorter, config=PLAN), ComparisonOptions())
     ).output_tokens
     assert (
         tokens.ci95 is not None and tokens.ci95[0] <= (tokens.difference or 0.0) <= tokens.ci95[1]
@@ -270,7 +272,7 @@ def test_latency_moves_by_the_median_of_paired_differences(tmp_path: Path) -> No
         compare_runs(
             write_run(tmp_path / "a", a, config=PLAN),
             write_run(tmp_path / "b", b, config=PLAN),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     shift = pair.latency_ms
@@ -288,7 +290,7 @@ def test_five_prompts_give_no_interval(tmp_path: Path) -> None:
         compare_runs(
             write_run(tmp_path / "a", a, config=plan),
             write_run(tmp_path / "b", b, config=plan),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     assert pair.latency_ms is not None
@@ -308,7 +310,7 @@ def test_cold_calls_are_left_out_of_the_paired_times(tmp_path: Path) -> None:
         compare_runs(
             write_run(tmp_path / "a", a, config=PLAN),
             write_run(tmp_path / "b", b, config=PLAN),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     assert pair.latency_ms is not None
@@ -330,7 +332,7 @@ def test_holm_over_all_pairs_shown(tmp_path: Path) -> None:
     found = compare_runs(
         write_run(tmp_path / "a", a, config=plan),
         write_run(tmp_path / "b", b, config=plan),
-        Wishes(),
+        ComparisonOptions(),
     )
     first, second = (pair.rates["objective_pass_rate"] for pair in found.pairs)
     assert first.p_holm == pytest.approx(2 * first.p) and second.p_holm == pytest.approx(second.p)
@@ -351,7 +353,7 @@ def test_tool_use_is_paired_on_prompts_that_expect_a_tool(tmp_path: Path) -> Non
         compare_runs(
             write_run(tmp_path / "a", lines(8), config=PLAN),
             write_run(tmp_path / "b", lines(1), config=PLAN),
-            Wishes(),
+            ComparisonOptions(),
         )
     )
     rate = pair.rates["tool_use_rate"]
@@ -369,9 +371,14 @@ def test_tool_use_from_text_is_not_paired_with_native_calls(tmp_path: Path) -> N
     text, native = (
         write_run(tmp_path / str(n), lines(native=n), config=PLAN) for n in (False, True)
     )
-    assert "tool_use_rate" not in only_pair(compare_runs(text, native, Wishes())).rates
-    assert "tool_use_rate" not in only_pair(compare_runs(native, text, Wishes())).rates
-    assert only_pair(compare_runs(native, native, Wishes())).rates["tool_use_rate"].n_prompts == 12
+    assert "tool_use_rate" not in only_pair(compare_runs(text, native, ComparisonOptions())).rates
+    assert "tool_use_rate" not in only_pair(compare_runs(native, text, ComparisonOptions())).rates
+    assert (
+        only_pair(compare_runs(native, native, ComparisonOptions()))
+        .rates["tool_use_rate"]
+        .n_prompts
+        == 12
+    )
 
 
 def test_what_only_one_side_was_asked_does_not_hide_what_both_were(tmp_path: Path) -> None:
@@ -387,7 +394,7 @@ def test_what_only_one_side_was_asked_does_not_hide_what_both_were(tmp_path: Pat
     )
     a = write_run(tmp_path / "a", lines, config=config(text))
     b = write_run(tmp_path / "b", [*lines, more], config=config([*text, prompt("N0", **tool)]))
-    assert only_pair(compare_runs(a, b, Wishes())).rates["tool_use_rate"].n_prompts == 12
+    assert only_pair(compare_runs(a, b, ComparisonOptions())).rates["tool_use_rate"].n_prompts == 12
 
 
 def test_a_prompt_expects_a_tool_if_either_side_says_so(tmp_path: Path) -> None:
@@ -396,7 +403,9 @@ def test_a_prompt_expects_a_tool_if_either_side_says_so(tmp_path: Path) -> None:
     a = [record(i, **tool) for i in IDS]
     b = [record(IDS[0], **tool | {"expected_tools": []}), *(record(i, **tool) for i in IDS[1:])]
     runs = [write_run(tmp_path / name, lines, config=PLAN) for name, lines in (("a", a), ("b", b))]
-    assert only_pair(compare_runs(*runs, Wishes())).rates["tool_use_rate"].n_prompts == 12
+    assert (
+        only_pair(compare_runs(*runs, ComparisonOptions())).rates["tool_use_rate"].n_prompts == 12
+    )
 
 
 @pytest.mark.parametrize(("a", "b"), [("+-", "--"), ("+++++", "-----")])
@@ -411,7 +420,7 @@ def test_few_prompts_cannot_tell_and_say_so(tmp_path: Path, a: str, b: str) -> N
         )
         for name, signs in (("a", a), ("b", b))
     ]
-    rate = only_pair(compare_runs(*runs, Wishes())).rates["objective_pass_rate"]
+    rate = only_pair(compare_runs(*runs, ComparisonOptions())).rates["objective_pass_rate"]
     assert (rate.verdict, rate.smallest_change) == ("cannot_tell", None)
     assert rate.reason == f"{len(a)} independent prompts are too few to tell any change from luck"
     assert rate.ci95 is not None and rate.ci95[0] <= rate.difference <= 0 <= rate.ci95[1]
@@ -422,5 +431,5 @@ def test_a_difference_of_rates_stays_within_its_bounds(tmp_path: Path) -> None:
     plan = config([prompt(i) for i in IDS[:6]])
     a = write_run(tmp_path / "a", [record(i) for i in IDS[:6]], config=plan)
     b = write_run(tmp_path / "b", [record(i, False) for i in IDS[:6]], config=plan)
-    interval = only_pair(compare_runs(a, b, Wishes())).rates["objective_pass_rate"].ci95
+    interval = only_pair(compare_runs(a, b, ComparisonOptions())).rates["objective_pass_rate"].ci95
     assert interval is not None and interval[0] == -1.0 and -1 < interval[1] < 0

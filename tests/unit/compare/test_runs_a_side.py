@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.compare.comparison import IncomparableRuns, Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, IncomparableRuns, compare_runs
 from clawgauge.compare.findings import PairComparison
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.terminal import as_text
@@ -39,7 +39,7 @@ def write_side(
 
 
 def only_pair(a: list[Path], b: list[Path]) -> PairComparison:
-    (pair,) = compare_runs(a, b, Wishes()).pairs
+    (pair,) = compare_runs(a, b, ComparisonOptions()).pairs
     return pair
 
 
@@ -100,7 +100,7 @@ def test_fewer_runs_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words
         detail = {"clock": {"load_1m": load, "cores": 2}}
         told = {"at_ms": 1, "event": "target_finished", "target": LABEL, "detail": detail}
         (run / "events.jsonl").write_text(json.dumps(told) + "\n")
-    found = compare_runs(a, b, Wishes())
+    found = compare_runs(a, b, ComparisonOptions())
     shift = found.pairs[0].latency_ms
     assert shift is not None and (shift.verdict, shift.p, shift.ci95) == ("cannot_tell", 1.0, None)
     assert (
@@ -124,12 +124,12 @@ def test_runs_that_could_not_be_compared_are_not_pooled(tmp_path: Path) -> None:
     other = config([prompt(i, prompt="something else") for i in IDS])
     b[1] = write_run(tmp_path / "stray", [record(i) for i in IDS], config=other)
     with pytest.raises(IncomparableRuns) as refused:
-        compare_runs(a, b, Wishes())
+        compare_runs(a, b, ComparisonOptions())
     assert any(d.what.startswith("b0 and stray, both in B:") for d in refused.value.differences)
     hasty = config([prompt(i) for i in IDS], options={"timeout_s": 9.0})
     b[1] = write_run(tmp_path / "hasty", [record(i) for i in IDS], config=hasty)
     with pytest.raises(IncomparableRuns) as refused:
-        compare_runs(a, b, Wishes())
+        compare_runs(a, b, ComparisonOptions())
     said = [say_difference(difference) for difference in refused.value.differences]
     assert any(
         "both in B: timeout_s" in line and "in the second" in line and " in A" not in line
@@ -146,7 +146,7 @@ def test_calls_of_another_stretch_are_not_side_by_side(tmp_path: Path) -> None:
         for n, i in enumerate(IDS)
     ]
     run = write_run(tmp_path / "run", [*lines], config=plan)
-    (pair,) = compare_runs(run, run, Wishes(models=(MODEL, "other"))).pairs
+    (pair,) = compare_runs(run, run, ComparisonOptions(models=(MODEL, "other"))).pairs
     assert pair.latency_ms is not None
     assert (pair.latency_ms.n_prompts, pair.latency_ms.verdict, pair.latency_ms.ratio) == (
         8,
@@ -166,7 +166,7 @@ def test_intervals_are_corrected_with_their_p_values(tmp_path: Path) -> None:
     found = compare_runs(
         write_run(tmp_path / "a", a, config=plan),
         write_run(tmp_path / "b", b, config=plan),
-        Wishes(),
+        ComparisonOptions(),
     )
     lost = found.pairs[0].rates["objective_pass_rate"]
     assert lost.p < 0.05 < lost.p_holm and lost.verdict == "cannot_tell"
@@ -187,7 +187,7 @@ def test_a_pair_without_such_prompts_takes_no_share_of_the_correction(tmp_path: 
         ]
 
     runs = [write_run(tmp_path / name, lines(passed=name == "a"), config=plan) for name in "ab"]
-    first, second = compare_runs(*runs, Wishes()).pairs
+    first, second = compare_runs(*runs, ComparisonOptions()).pairs
     assert (
         first.rates["tasks"].p == first.rates["tasks"].p_holm < 0.05 and "tasks" not in second.rates
     )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import PairComparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import describe_comparison
@@ -44,7 +44,7 @@ def write_stopped(
 
 
 def only_pair(a: Path, b: Path) -> PairComparison:
-    (pair,) = compare_runs(a, b, Wishes()).pairs
+    (pair,) = compare_runs(a, b, ComparisonOptions()).pairs
     return pair
 
 
@@ -74,7 +74,7 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
         ("a", 14, 17),
         ("b", 21, 10),
     ]
-    shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 400)
+    shown = as_text(describe_comparison(compare_runs(a, b, ComparisonOptions())), 400)
     assert (
         f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 prompts were not needed"
         in shown
@@ -84,7 +84,9 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
 def test_a_fall_of_a_stopped_side_is_not_judged_and_does_not_pass(tmp_path: Path) -> None:
     """A rate without a verdict has none at the gate either: neither broken by luck nor held for want of evidence."""
     a, b = write_stopped(tmp_path / "a", 13), write_stopped(tmp_path / "b", 20, n_passed=5)
-    found = compare_runs(a, b, Wishes(rules=[parse_rule("tool_use_rate<0 (significant)")]))
+    found = compare_runs(
+        a, b, ComparisonOptions(rules=[parse_rule("tool_use_rate<0 (significant)")])
+    )
     assert [(finding.outcome, finding.p_holm) for finding in found.rules] == [("not_judged", None)]
     assert (
         "a side decided how many prompts it was asked" in found.rules[0].reason

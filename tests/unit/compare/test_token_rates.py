@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.gate import parse_rule
 from clawgauge.records import CapacitySummary, Slo, WithinSlo
 from clawgauge.reports.compare import describe_comparison
@@ -38,7 +38,7 @@ def test_rates_of_two_rules_are_not_compared(
 ) -> None:
     """118 by the older rule and 100 by the newer may be one speed: that is said, and no gate goes by it."""
     a, b = write(tmp_path / "a", 118.0, **marks_a), write(tmp_path / "b", 100.0, **marks_b)
-    found = compare_runs(a, b, Wishes(rules=[parse_rule("output_tps_p50<-10%")]))
+    found = compare_runs(a, b, ComparisonOptions(rules=[parse_rule("output_tps_p50<-10%")]))
     assert [finding.outcome for finding in found.rules] == [outcome]
     shown = " ".join(as_text(describe_comparison(found)).split())
     sentence = "tokens a second cannot be compared: A's go by rule 1 and B's by rule 2; run A again with this version"

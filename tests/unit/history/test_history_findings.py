@@ -15,8 +15,9 @@ import pytest
 
 from clawgauge.cli.history import add_arguments, execute
 from clawgauge.errors import RunFolderError
-from clawgauge.history.findings import FillStep, History
-from clawgauge.history.trends import read_history
+from clawgauge.history.filling import FillStep, plan_filling
+from clawgauge.history.findings import History
+from clawgauge.history.overview import read_history
 from clawgauge.records.summary import CapacitySummary, RunSummary
 from clawgauge.reports.history import describe_history
 from clawgauge.reports.terminal import as_text
@@ -56,11 +57,11 @@ def write_passes(runs: Path, day: int, n_passed: int, **changes: Any) -> Path:
 
 
 def look(runs: Path, **wishes: Any) -> History:
-    return read_history(runs, **wishes)[0]
+    return read_history(runs, **wishes).history
 
 
 def steps_of(runs: Path, **wishes: Any) -> list[FillStep]:
-    return read_history(runs, **wishes)[1]
+    return plan_filling(read_history(runs, **wishes).missing, {}).steps
 
 
 def test_runs_come_newest_first_with_their_figures(tmp_path: Path) -> None:
@@ -569,7 +570,7 @@ def test_a_cell_that_a_search_did_without_has_no_answer_and_needs_a_new_run(tmp_
 
 
 def test_a_cell_nobody_scheduled_is_a_new_run(tmp_path: Path) -> None:
-    """A model that was never asked a prompt needs a run of its own, together with those that miss the same."""
+    """Models that were never asked a prompt need a run each, of the prompts that they miss."""
     write_run(
         tmp_path / "full",
         [record("P0"), record("P1")],
@@ -578,16 +579,19 @@ def test_a_cell_nobody_scheduled_is_a_new_run(tmp_path: Path) -> None:
     for model in ("x", "y"):
         plan = config(PROMPTS[:1], [model], created_at_ms=T0 + 1)
         write_run(tmp_path / model, [record("P0", model=model)], config=plan)
-    (step,) = steps_of(tmp_path)
-    assert step.resume is None and step.prompts == [("core", "P1")] and not step.whole_suites
-    assert {t.model for t in step.targets} == {"x", "y"} and len(step.cells) == 2
+    steps = steps_of(tmp_path)
+    assert [step.targets[0].model for step in steps] == ["y", "x"]
+    for step in steps:
+        assert step.resume is None and not step.whole_suites
+        assert len(step.cells) == 1 and step.prompts == [("core", "P1")]
 
 
 def test_folders_of_the_first_harness_are_part_of_history(tmp_path: Path) -> None:
     """They are listed and counted; nobody else is held to miss their prompts, and no plan is made for them."""
     write_old_run(tmp_path / "old", [record("P0"), record("P1", False), unanswered("P2")])
     write_run(tmp_path / "new", [record("P0", model="x")], config=config(PROMPTS[:1], ["x"]))
-    history, steps = read_history(tmp_path)
+    history = look(tmp_path)
+    steps = steps_of(tmp_path)
     old = next(run for run in history.runs if run.run_id == "old")
     assert (old.source, old.n_ok, old.n_passed, old.n_judged) == ("first_harness", 2, 1, 2)
     parts = {(c.target, c.suite): c.missing for c in history.coverage}

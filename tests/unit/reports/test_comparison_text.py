@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison, PairedRate
 from clawgauge.reports.compare import RATE_TITLES, SHIFT_TITLES, describe_comparison, say_overall
 from clawgauge.reports.terminal import as_text
@@ -36,7 +36,7 @@ def wide(tmp_path: Path) -> Comparison:
     sides = [
         [write(f"{side}{mood}", mood * factor, n) for mood in moods] for side, factor, n in SIDES
     ]
-    return compare_runs(*sides, Wishes())
+    return compare_runs(*sides, ComparisonOptions())
 
 
 @pytest.mark.parametrize("width", [80, 72])
@@ -72,7 +72,7 @@ def test_the_change_of_the_pairs_stands_beside_no_medians_that_could_belie_it(
         )
         for name, times in zip("ab", sides, strict=True)
     ]
-    shown = as_text(describe_comparison(compare_runs(*folders, Wishes())), 120)
+    shown = as_text(describe_comparison(compare_runs(*folders, ComparisonOptions())), 120)
     (line,) = [line for line in shown.splitlines() if "3 pairs" in line and "latency" in line]
     assert (
         "-10%" in line
@@ -99,7 +99,7 @@ def test_a_tail_from_few_calls_is_marked(
         return write_run(tmp_path / name, lines, config=prompts)
 
     a, b = write("a", n_a), write("b", n_b)
-    shown = as_text(describe_comparison(compare_runs(a, b, Wishes())), 140)
+    shown = as_text(describe_comparison(compare_runs(a, b, ComparisonOptions())), 140)
     (line,) = [line for line in shown.splitlines() if line.strip().startswith("p95")]
     assert ("†" in line) is marked
     assert ("indicative only: p95 under 72 calls" in shown) is marked
@@ -121,7 +121,7 @@ def compare_shares(
             record(f"W{k}", passed, suite="tasks", turns=3) for k, passed in enumerate(passes)
         ]
         folders.append(write_run(tmp_path / name, lines, config=plan))
-    return compare_runs(*folders, Wishes())
+    return compare_runs(*folders, ComparisonOptions())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_drop_of_a_third_is_never_called_no_change(tmp_path: Path, lost: int, 
     plan = config([prompt(f"P{k}") for k in range(n)])
     a = write_run(tmp_path / "a", [record(f"P{k}") for k in range(n)], config=plan)
     b = write_run(tmp_path / "b", [record(f"P{k}", k >= lost) for k in range(n)], config=plan)
-    found = compare_runs(a, b, Wishes())
+    found = compare_runs(a, b, ComparisonOptions())
     shown = as_text(describe_comparison(found), 160)
     (row,) = [
         line

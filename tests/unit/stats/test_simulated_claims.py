@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import pytest
 
-from clawgauge.history.trends import find_pace_change
+from clawgauge.history.drift import find_pace_change
 from clawgauge.plan import Evidence
 from clawgauge.records import Prompt
 from clawgauge.runner.agenda import TierSearch

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from clawgauge.compare.sides import RunSide
+from clawgauge.compare.sides import read_side
 from clawgauge.summary import summarize_folder
 
 from .run_folders import MODEL, T0, config, failed, prompt, record, tool_record, write_run
@@ -409,6 +409,6 @@ def test_a_comparison_has_the_summary_s_own_figures(tmp_path):
         models = summarize_folder(folder).models
         keys = {(entry["suite"], entry["id"]) for entry in prompts}
         assert (
-            RunSide.read(whole).summarize_shared([(group.target, keys) for group in models])
+            read_side([whole]).summarize_shared([(group.target, keys) for group in models])
             == models
         )

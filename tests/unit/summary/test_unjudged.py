@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawgauge.cli.resume import _read_evidence
-from clawgauge.compare.comparison import Wishes, compare_runs
+from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.figures import Rate, passed_of_asked
 from clawgauge.journal import iter_results
 from clawgauge.plan import Evidence
@@ -73,7 +73,7 @@ def test_an_answer_without_a_verdict_is_no_fall_to_compare(
     tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     a, b = write(tmp_path / "a", 20, 0, **fields), write(tmp_path / "b", 16, 4, **fields)
-    (pair,) = compare_runs(a, b, Wishes()).pairs
+    (pair,) = compare_runs(a, b, ComparisonOptions()).pairs
     rates = {name: (rate.rate_a, rate.rate_b, rate.n_prompts) for name, rate in pair.rates.items()}
     assert set(rates.values()) == {(1.0, 1.0, 16)} and "pass_rate_scheduled" in rates
     assert pair.flips == [] and pair.unanswered == []
