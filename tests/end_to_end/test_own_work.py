@@ -15,7 +15,6 @@ import pytest
 
 from faults.processes import ended, started
 from support.command import Outcome, chat_config, clawgauge
-from support.incumbent import Incumbent
 from support.openclaw_store import (
     answer,
     as_records,
@@ -28,6 +27,7 @@ from support.openclaw_store import (
     write_database,
     write_lines,
 )
+from support.reference_model import ReferenceModel
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
 from support.waiting import wait_until
@@ -47,7 +47,7 @@ def make_suite(place: Path, state: Path, *words: str) -> Outcome:
 
 def run(place: Path, server: ScriptedServer, *words: str, errs_in: tuple[str, ...] = ()) -> Outcome:
     chat_config(place, fake=server.v1_url)
-    server.reply_with(Incumbent(place / "mine.toml", errs_in))
+    server.reply_with(ReferenceModel(place / "mine.toml", errs_in))
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "mine.toml", *words)
     assert done.code == 0, done.stderr
     return done
@@ -137,7 +137,7 @@ def test_what_is_your_own_goes_elsewhere_only_with_your_yes(
     make_suite(place, copy_store("2026.7.1", tmp_path), "--max", "3")
     table = f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\napi_key_env = "FAKE_KEY"\n'
     (place / "clawgauge.toml").write_text(table)
-    server.reply_with(Incumbent(place / "mine.toml"))
+    server.reply_with(ReferenceModel(place / "mine.toml"))
     words = ["run", "-t", "fake:scripted-model", "-s", "mine.toml", "--config", "clawgauge.toml"]
     refused = clawgauge(place, *words, env={"FAKE_KEY": "k-123"})
     assert refused.code == 2
