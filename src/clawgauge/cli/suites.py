@@ -74,8 +74,8 @@ def _add_from_openclaw(actions: _Actions) -> None:
         metavar="NAME",
         help="of this agent only; repeatable",
     )
-    add("--since", default="", metavar="30d|DATE", help="no moment before that")
-    add("--max", type=int, default=200, metavar="N", help="at most N moments (default 200)")
+    add("--since", default="", metavar="30d|DATE", help="no turn before that")
+    add("--max", type=int, default=200, metavar="N", help="at most N turns (default 200)")
     add(
         "--capture",
         type=Path,
@@ -177,7 +177,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     path: Path = arguments.output
     if path.suffix.lower() != ".toml" or arguments.max < 1:
         raise ConfigError(
-            "the suite is written as TOML, of one moment or more: -o mine.toml --max 200"
+            "the suite is written as TOML, of one turn or more: -o mine.toml --max 200"
         )
     state: Path = arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw")
     state = state.expanduser()
@@ -200,7 +200,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     left_out_text = "; ".join(counts) or "nothing"
     if not chosen:
         raise ConfigError(
-            f"{state} has no moment to ask about again, and nothing was written; "
+            f"{state} has no turn to ask about again, and nothing was written; "
             f"left out: {left_out_text}"
         )
     data = make_suite(chosen, path.stem, mask, capture)
@@ -208,7 +208,7 @@ def make_own_suite(arguments: argparse.Namespace) -> None:
     _require_loadable(data, path.name)
     with output_file(path) as file:
         file.write(data)
-    n_turns = plural(len(chosen), "moment")
+    n_turns = plural(len(chosen), "turn")
     n_sessions = plural(len({turn.session_id for turn in chosen}), "session")
     sys.stderr.write(
         clean_lines(

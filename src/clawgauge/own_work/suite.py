@@ -42,7 +42,7 @@ def make_suite(
     toolbox = _make_toolbox(turns, capture)
     if turns and not toolbox:
         raise ConfigError(
-            "no tool was called in these moments, so none can be offered: give them with --capture"
+            "no tool was called in these turns, so none can be offered: give them with --capture"
         )
     tools_source = "inferred" if capture is None else "captured"
     contexts: list[dict[str, Any]] = []
@@ -64,8 +64,8 @@ def make_suite(
             "validator": validator,
         }
         prompts.append(prompt)
-    content = f"{plural(len(prompts), 'moment')} of your own OpenClaw history"
-    header = {"name": name, "description": f"Agreement with the incumbent in {content}."}
+    content = f"{plural(len(prompts), 'turn')} of your own OpenClaw history"
+    header = {"name": name, "description": f"Agreement with the reference model in {content}."}
     lines = [
         f"# PRIVATE. {content}: what you wrote, what tools returned, what was called. "
         "Keys are masked, little else is.",
@@ -81,7 +81,7 @@ def make_suite(
     data = "\n".join([*lines, ""]).encode()
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(
-            f"these moments come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
+            f"these turns come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
         )
     return data
 
