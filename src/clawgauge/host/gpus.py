@@ -13,7 +13,8 @@ _MAX_DIGITS = 19
 # A query and not the plain table: the table names processes with their arguments.
 NVIDIA_QUERY = (
     "nvidia-smi",
-    "--query-gpu=index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,driver_version",
+    "--query-gpu=index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,"
+    "driver_version",
     "--format=csv,nounits",
 )
 _NVIDIA_N_FIELDS = 7

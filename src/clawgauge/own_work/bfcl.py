@@ -1,4 +1,7 @@
-"""Suites of the Berkeley Function-Calling Leaderboard, out of its package `bfcl-eval` (Apache-2.0)."""
+"""Suites of the Berkeley Function-Calling Leaderboard, out of its package `bfcl-eval`.
+
+That is under Apache-2.0.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,8 @@ def write_suites(categories: Sequence[str], folder: Path, package: Path | None) 
     """
     for category in categories:
         if category not in CATEGORIES:
-            known = ", ".join(CATEGORIES)
-            raise ConfigError(f"no category is called {category!r}: they are {known}")
+            names = ", ".join(CATEGORIES)
+            raise ConfigError(f"no category is called {category!r}: they are {names}")
     with tempfile.TemporaryDirectory() as scratch:
         wheel = package or _download(Path(scratch))
         try:

@@ -19,10 +19,16 @@ from clawgauge.words import plural
 
 MAX_ROW_BYTES = 16 << 20
 MAX_WAIT_S = 30.0
-"""How long SQLite may work without a row. A store of the largest size that is read is sorted in less."""
+"""How long SQLite may work without a row.
+
+A store of the largest size that is read is sorted in less.
+"""
 MAX_TOTAL_S = 120.0
-"""How long SQLite may work for one database altogether. A table without an index is gone through
-once for every session: a store can make that as often as it likes."""
+"""How long SQLite may work for one database altogether.
+
+A table without an index is gone through once for every session: a store can make that as often as
+it likes.
+"""
 _MAX_MEMORY_BYTES = 512 << 20
 _OPS_BETWEEN_LOOKS = 10_000
 _NAME = re.compile(r"[a-z][a-z_]*")

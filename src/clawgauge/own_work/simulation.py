@@ -81,9 +81,9 @@ def _find_files(turn: HistoryTurn, command: str, lines: Sequence[str]) -> dict[s
     Those that were seen last come last; one that was changed since is not among them.
     """
     files: dict[str, str] = {}
-    words = command.split()
-    if words[0] == "ls":
-        folders = [word for word in words[1:] if not word.startswith("-")]
+    program, *arguments = command.split()
+    if program == "ls":
+        folders = [argument for argument in arguments if not argument.startswith("-")]
         folder = folders[0] if folders else "."
         for line in lines:
             if not line.endswith("/"):
@@ -120,7 +120,10 @@ def _make_world(cwd: str, files: dict[str, str]) -> dict[str, Any]:
 
 
 def _stand_apart(line: str) -> str:
-    """What to look for in a line's stead: a short one must stand apart, one without letters alone."""
+    """What to look for in a line's stead.
+
+    A short one must stand apart from other text, and one without letters alone on its line.
+    """
     if len(line) > _SHORT_CHARS:
         return line
     pattern = r"\s+".join(re.escape(word) for word in line.split())

@@ -244,7 +244,7 @@ def _unpack(frame: object) -> bytes | None:
 def _read_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
     """The sessions in files.
 
-    Those as they are, those that a reset put aside, and those that were moved into a database since.
+    Those as they are, those that a reset put aside, those that were moved into a database since.
     """
     paths = []
     for name in ("sessions", "session-sqlite-import-archive"):

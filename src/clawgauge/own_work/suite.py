@@ -64,6 +64,23 @@ def make_suite(
             "validator": validator,
         }
         prompts.append(prompt)
+    system = mask(capture.system or "") if capture is not None else None
+    lines = _toml_lines(name, system, mask_strings(toolbox, mask), contexts, prompts)
+    data = "\n".join([*lines, ""]).encode()
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(
+            f"these turns come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
+        )
+    return data
+
+
+def _toml_lines(
+    name: str,
+    system: str | None,
+    toolbox: Mapping[str, Any],
+    contexts: Sequence[Mapping[str, Any]],
+    prompts: Sequence[Mapping[str, Any]],
+) -> list[str]:
     content = f"{plural(len(prompts), 'turn')} of your own OpenClaw history"
     header = {"name": name, "description": f"Agreement with the reference model in {content}."}
     lines = [
@@ -71,19 +88,13 @@ def make_suite(
         "Keys are masked, little else is.",
         *_assignments(header),
     ]
-    if capture is not None:
-        lines += _assignments({"system": mask(capture.system or "")})
-    lines += ["\n[toolbox]", *_assignments(mask_strings(toolbox, mask))]
+    lines += _assignments({"system": system})
+    lines += ["\n[toolbox]", *_assignments(toolbox)]
     for number, context in enumerate(contexts, start=1):
         lines += [f"\n[contexts.c{number}]", *_assignments(context)]
     for prompt in prompts:
         lines += ["\n[[prompts]]", *_assignments(prompt)]
-    data = "\n".join([*lines, ""]).encode()
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(
-            f"these turns come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
-        )
-    return data
+    return lines
 
 
 def _make_validator(
@@ -173,18 +184,23 @@ def _infer_schema(values: Sequence[Any]) -> dict[str, Any]:
         schema["items"] = _infer_schema(items or [""])
     objects = [value for value in values if isinstance(value, dict)]
     if objects:
-        values_by_key: dict[str, list[Any]] = defaultdict(list)
-        for value in objects:
-            for key, inner in value.items():
-                values_by_key[key].append(inner)
-        schema["properties"] = {}
-        schema["required"] = []
-        for key, inner_values in values_by_key.items():
-            schema["properties"][key] = _infer_schema(inner_values)
-            # One call tells nothing of what may be left out.
-            if len(inner_values) == len(objects) > 1:
-                schema["required"].append(key)
+        schema |= _infer_object_schema(objects)
     return schema
+
+
+def _infer_object_schema(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    values_by_key: dict[str, list[Any]] = defaultdict(list)
+    for value in objects:
+        for key, inner in value.items():
+            values_by_key[key].append(inner)
+    properties = {}
+    required = []
+    for key, values in values_by_key.items():
+        properties[key] = _infer_schema(values)
+        # One call tells nothing of what may be left out.
+        if len(values) == len(objects) > 1:
+            required.append(key)
+    return {"properties": properties, "required": required}
 
 
 def _assignments(fields: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The turns of a history: what the model saw each time, what it did, and which can be asked again."""
+"""The turns of a history: what the model saw, what it did, and which can be asked again."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def choose_turns(
 ) -> list[HistoryTurn]:
     """At most so many turns: what is nearly the same once, and the rest drawn by lot.
 
-    Tools take turns, and among those of one tool the sessions. Returned in the order of the history.
+    Tools take turns, and among those of one tool the sessions. The order is that of the history.
     """
     by_likeness: dict[str, HistoryTurn] = {}
     for turn in turns:
