@@ -56,7 +56,10 @@ class _OutputRate(NamedTuple):
 
 @dataclass(slots=True)
 class Timeline:
-    """Collects one attempt. `text` and `reasoning` are the hot path: they only append."""
+    """Collects one attempt. `text` and `reasoning` are the hot path: they only check and append.
+
+    What is of another type than `Sink` says raises `TypeError`.
+    """
 
     _start_ns: int | None = None
     _end_ns: int | None = None
@@ -86,24 +89,32 @@ class Timeline:
     _replay: object = None
 
     def start(self, at_ns: int) -> None:
+        _check_type("the start", at_ns, int, float)
         self._start_ns = at_ns
 
     def connected(self, took_ns: int | None) -> None:
+        if took_ns is not None:
+            _check_type("the time of connecting", took_ns, int, float)
         self._connect_ns = took_ns
 
     def text(self, at_ns: int, piece: str) -> None:
         if piece:
+            if not isinstance(piece, str):
+                raise _wrong_type("text", piece, str)
             self._texts.append(piece)
             self._text_times_ns.append(at_ns)
 
     def reasoning(self, at_ns: int, piece: str) -> None:
         if piece:
+            if not isinstance(piece, str):
+                raise _wrong_type("reasoning", piece, str)
             self._reasonings.append(piece)
             self._reasoning_times_ns.append(at_ns)
 
     def tool_delta(
         self, at_ns: int, index: int | str, name: str | None, arguments: str | None
     ) -> None:
+        _check_call(name, arguments)
         self._call_pieces.append(_Piece(at_ns, len(name or "") + len(arguments or "")))
         call = self._calls.get(index)
         if call is None:
@@ -124,6 +135,7 @@ class Timeline:
         if call is None:
             self.tool_delta(at_ns, index, name, arguments)
             return
+        _check_call(name, arguments)
         if name:
             call.names = {name: None}
         if arguments:
@@ -135,6 +147,7 @@ class Timeline:
         self._turn_starts.append(_TurnStart(len(self._texts), len(self._calls)))
 
     def tool_answer(self, index: int | str, answer: str) -> None:
+        _check_type("the answer of a tool", answer, str)
         self._tool_answers[index] = answer
 
     def usage(
@@ -208,6 +221,7 @@ class Timeline:
             self._warnings.append(warning)
 
     def end(self, at_ns: int) -> None:
+        _check_type("the end", at_ns, int, float)
         self._end_ns = at_ns
 
     @property
@@ -375,7 +389,22 @@ def _is_count(value: object) -> bool:
 def _check_type(name: str, value: object, *types: type) -> None:
     """Raise `TypeError` where a provider reports something of another type than it must."""
     if not isinstance(value, types):
-        raise TypeError(f"the provider reported {name} as {value!r}"[:_MAX_NAME_CHARS])
+        raise _wrong_type(name, value, *types)
+
+
+def _check_call(name: str | None, arguments: str | None) -> None:
+    if name is not None:
+        _check_type("the name of a call", name, str)
+    if arguments is not None:
+        _check_type("the arguments of a call", arguments, str)
+
+
+def _wrong_type(name: str, value: object, *types: type) -> TypeError:
+    expected = " or ".join(type_.__name__ for type_ in types)
+    shown = repr(value)[:_MAX_NAME_CHARS]
+    return TypeError(
+        f"the provider reported {name} as {type(value).__name__}, it must be {expected}: {shown}"
+    )
 
 
 def _elapsed_ns(start_ns: int, times_ns: list[int]) -> int | None:

@@ -15,7 +15,6 @@ import pytest
 
 from faults.processes import ended, started
 from support.command import Outcome, chat_config, clawgauge
-from support.incumbent import Incumbent
 from support.openclaw_store import (
     answer,
     as_records,
@@ -28,6 +27,7 @@ from support.openclaw_store import (
     write_database,
     write_lines,
 )
+from support.reference_model import ReferenceModel
 from support.rows import every_row
 from support.scripted_server import ScriptedServer
 from support.waiting import wait_until
@@ -47,7 +47,7 @@ def make_suite(place: Path, state: Path, *words: str) -> Outcome:
 
 def run(place: Path, server: ScriptedServer, *words: str, errs_in: tuple[str, ...] = ()) -> Outcome:
     chat_config(place, fake=server.v1_url)
-    server.reply_with(Incumbent(place / "mine.toml", errs_in))
+    server.reply_with(ReferenceModel(place / "mine.toml", errs_in))
     done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "mine.toml", *words)
     assert done.code == 0, done.stderr
     return done
@@ -58,21 +58,21 @@ def modes(folder: Path) -> set[int]:
 
 
 def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_path: Path) -> None:
-    """The incumbent agrees with itself everywhere; one that errs in known places is found in exactly those."""
+    """The reference model agrees with itself everywhere; one that errs in known places is found in exactly those."""
     state = copy_store("2026.9.6", tmp_path)
     before = hashes(state)
     made = make_suite(place, state)
     assert hashes(state) == before
-    assert "34 moments of 6 sessions" in made.stderr
+    assert "34 turns of 6 sessions" in made.stderr
     assert "8 answers that the user corrected; 5 rewound answers" in made.stderr
     assert (
         (place / "mine.toml")
         .read_text()
-        .startswith("# PRIVATE. 34 moments of your own OpenClaw history")
+        .startswith("# PRIVATE. 34 turns of your own OpenClaw history")
     )
     assert stat.S_IMODE((place / "mine.toml").stat().st_mode) == 0o600
     shown = clawgauge(place, "suites", "show", "mine.toml").stdout
-    assert shown.startswith("mine: Agreement with the incumbent")
+    assert shown.startswith("mine: Agreement with the reference model")
 
     same = run(place, server)
     (group,) = same.summary()["models"]
@@ -88,7 +88,7 @@ def test_from_history_to_a_decision(place: Path, server: ScriptedServer, tmp_pat
     assert "your own work" in same.stderr
     assert "100% 34/34" in same.stderr
     assert "out of your own history" in (same.folder / "summary.md").read_text()
-    assert "| Agreement with the incumbent |" in (same.folder / "summary.md").read_text()
+    assert "| Agreement with the reference model |" in (same.folder / "summary.md").read_text()
 
     wrong = ("m1", "m2", "m3", "m8", "m13", "m20")
     other = run(place, server, errs_in=wrong)
@@ -118,10 +118,13 @@ def test_agreement_is_told_wherever_a_run_is_read(
     assert gate.code == 1, gate.stderr
     routed = clawgauge(place, "route", same.folder.name)
     assert (
-        "would replace the incumbent in 100% of 34 moments"
+        "would replace the reference model in 100% of 34 turns of your history"
         in (same.folder / "routing_openclaw.md").read_text()
     )
-    assert "fake:scripted-model would replace the incumbent in 100% of 34 moments" in routed.stderr
+    assert (
+        "fake:scripted-model would replace the reference model in 100% of 34 turns of your history"
+        in routed.stderr
+    )
     clawgauge(place, "summarize", same.folder.name)
     (place / "report.html").write_text("for everyone")
     (place / "report.html").chmod(0o644)
@@ -137,7 +140,7 @@ def test_what_is_your_own_goes_elsewhere_only_with_your_yes(
     make_suite(place, copy_store("2026.7.1", tmp_path), "--max", "3")
     table = f'[providers.fake]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\napi_key_env = "FAKE_KEY"\n'
     (place / "clawgauge.toml").write_text(table)
-    server.reply_with(Incumbent(place / "mine.toml"))
+    server.reply_with(ReferenceModel(place / "mine.toml"))
     words = ["run", "-t", "fake:scripted-model", "-s", "mine.toml", "--config", "clawgauge.toml"]
     refused = clawgauge(place, *words, env={"FAKE_KEY": "k-123"})
     assert refused.code == 2
@@ -239,7 +242,7 @@ def test_the_keys_that_openclaw_keeps_beside_its_settings_are_masked_too(
     assert "openclaw.json cannot be read" in made.stderr
 
 
-def test_moments_with_secrets_take_no_other_moments_place(place: Path, tmp_path: Path) -> None:
+def test_turns_with_secrets_take_no_other_turns_place(place: Path, tmp_path: Path) -> None:
     def read(what: str, where: str) -> list[dict[str, Any]]:
         return [
             user(f"Read the note about {what}"),
@@ -255,7 +258,7 @@ def test_moments_with_secrets_take_no_other_moments_place(place: Path, tmp_path:
         for part in (*read(f"{word}, password: {word}7", "b"), *read(word, f"{word}.md"))
     ]
     made = make_suite(place, write_lines(tmp_path / "state", as_records(talk)), "--max", "8")
-    assert "8 moments" in made.stderr and "8 masked secrets" in made.stderr
+    assert "8 turns" in made.stderr and "8 masked secrets" in made.stderr
 
 
 def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(
@@ -282,7 +285,7 @@ def test_whatever_a_history_holds_the_suite_is_one_that_can_be_run(
         (["-o", "mine.json"], "TOML"),
         (["-o", "mine.toml", "--max", "0"], "--max 200"),
         (["-o", "mine.toml", "--since", "soon"], "30d"),
-        (["-o", "mine.toml", "--since", "2099-01-01"], "no moment"),
+        (["-o", "mine.toml", "--since", "2099-01-01"], "no turn"),
         (["-o", "mine.toml", "--agent", "nobody"], "nobody"),
         (["-o", "mine.toml", "--state-dir", "nowhere"], "--state-dir"),
         (["-o", "mine.toml", "--capture", "nothing.json"], "no such file"),

@@ -111,6 +111,29 @@ def test_a_help_text_loads_none_of_what_runs_and_reads() -> None:
     assert done.stderr == "\n"
 
 
+def test_the_examples_are_read_for_a_help_text_alone(place: Path) -> None:
+    script = "import sys\nfrom pathlib import Path\nopened = set()\n"
+    script += (
+        "hook = lambda event, facts: event == 'open' and opened.add(Path(str(facts[0])).name)\n"
+    )
+    script += "sys.addaudithook(hook)\nfrom clawgauge.cli import main\n"
+    script += "try: main()\nfinally: print('examples.txt' in opened, file=sys.stderr)"
+
+    def reads_examples(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            cwd=place,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        return done.stderr.splitlines()[-1]
+
+    assert reads_examples("suites", "list") == "False"
+    assert reads_examples("suites", "--help") == "True"
+
+
 def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(
     place: Path, server: ScriptedServer
 ) -> None:

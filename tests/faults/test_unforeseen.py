@@ -17,6 +17,7 @@ from clawgauge.runner.run import run
 from faults.asking import ask_provider, verdict
 from support.command import read_records
 from support.plans import plan_of
+from support.rows import every_row
 
 
 class Careless(Provider):
@@ -50,6 +51,41 @@ def test_a_broken_provider_costs_its_cell(
     assert all(
         record["raw_output"] == "half an ans" and words in record["error"] for record in records
     )
+
+
+@every_row(
+    "method, arguments, message",
+    [
+        ("text", (0, b"bytes"), "text as bytes, it must be str: b'bytes'"),
+        ("text", (0, {"content": "x"}), "text as dict, it must be str"),
+        ("text", ("now", "x"), "TypeError"),
+        ("reasoning", (0, b"bytes"), "reasoning as bytes, it must be str"),
+        ("tool_delta", (0, 0, "read", {"path": "a"}), "the arguments of a call as dict"),
+        ("tool_delta", (0, 0, b"read", "{}"), "the name of a call as bytes"),
+        ("tool_delta", (0, [], "read", "{}"), "TypeError"),
+        ("tool_delta", ("now", 0, "read", "{}"), "TypeError"),
+        ("tool_whole", (0, 7, "read", {"path": "a"}), "the arguments of a call as dict"),
+        ("tool_answer", (7, b"bytes"), "the answer of a tool as bytes"),
+        ("connected", ("soon",), "the time of connecting as str, it must be int or float"),
+        ("start", (None,), "the start as NoneType"),
+        ("end", ("now",), "the end as str"),
+    ],
+)
+def test_what_is_of_another_type_than_the_sink_takes_costs_its_cell(
+    tmp_path: Path, method: str, arguments: tuple[Any, ...], message: str
+) -> None:
+    """The cell has a record with a sentence about it, and the run goes on to the next."""
+
+    class Mistaken(Careless):
+        async def attempt(self, call: Call, sink: Sink) -> None:
+            sink.start(time.perf_counter_ns())
+            sink.tool_delta(time.perf_counter_ns(), 7, "read", "{}")
+            getattr(sink, method)(*arguments)
+            sink.end(time.perf_counter_ns())
+
+    records = ask_provider(tmp_path, Mistaken({}, None), n_prompts=2)
+    assert [verdict(record) for record in records] == [("error", False, "exception")] * 2
+    assert all(message in record["error"] for record in records), records[0]["error"]
 
 
 def test_counts_no_server_can_mean_are_null(tmp_path: Path) -> None:

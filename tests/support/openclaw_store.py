@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from clawgauge.own_work.moments import Moment, find_moments
 from clawgauge.own_work.stores import read_sessions
+from clawgauge.own_work.turns import HistoryTurn, find_turns
 
 DATA = Path(__file__).parents[1] / "data" / "openclaw"
 Record = dict[str, Any]
@@ -25,10 +25,10 @@ def copy_store(release: str, place: Path) -> Path:
     return Path(shutil.copytree(DATA / release, place / release))
 
 
-def read_moments(state: Path, since: str = "") -> tuple[list[Moment], Counter[str]]:
+def read_turns(state: Path, since: str = "") -> tuple[list[HistoryTurn], Counter[str]]:
     left_out: Counter[str] = Counter()
-    moments = list(find_moments(read_sessions(state, [], left_out, []), since, left_out))
-    return moments, +left_out
+    turns = list(find_turns(read_sessions(state, [], left_out, []), since, left_out))
+    return turns, +left_out
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -139,7 +139,7 @@ class Agreement(Validator, tag="agreement", frozen=True):
         reference_calls = [unwrap(call.name, call.arguments) for call in self.expected_calls]
         if not answer.native_calls:
             names = ", ".join(call.name for call in reference_calls)
-            return failed("not_called", f"the incumbent called {names}", parsed)
+            return failed("not_called", f"the reference model called {names}", parsed)
         for invocation in answer.native_calls:
             if not invocation.valid:
                 detail = f"{invocation.name}: the arguments are not a JSON object"
@@ -154,7 +154,7 @@ class Agreement(Validator, tag="agreement", frozen=True):
         ):
             return passed(parsed)
         if fault is None or not is_same_count:
-            detail = f"got {len(calls)}, the incumbent made {len(reference_calls)}"
+            detail = f"got {len(calls)}, the reference model made {len(reference_calls)}"
             return failed("wrong_call_count", detail, parsed)
         return failed(*fault, parsed)
 

@@ -1,4 +1,7 @@
-"""The command line: one file per verb, loaded when it is called, and what went wrong as a sentence and an exit code."""
+"""The command line: one file per verb, loaded when it is called.
+
+What went wrong becomes a sentence and an exit code.
+"""
 
 from __future__ import annotations
 
@@ -61,21 +64,39 @@ exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded, 
 
 
 class _Parser(argparse.ArgumentParser):
-    known: Sequence[str] = tuple(VERBS)
+    """A parser that guesses what a misspelled word was meant to be.
+
+    `words` are those it guesses among. The help of a `verb` ends with its examples.
+    """
+
+    words: Sequence[str] = tuple(VERBS)
+    verb: str | None = None
 
     def error(self, message: str) -> NoReturn:
         import difflib
 
-        found = re.search(r"unrecognized arguments: (\S*)|invalid choice: '([^' ]*)", message)
-        word = (found and (found[1] or found[2])) or ""
-        near = difflib.get_close_matches(word, self.known, n=1)
+        match = re.search(r"unrecognized arguments: (\S*)|invalid choice: '([^' ]*)", message)
+        misspelled = ""
+        if match is not None:
+            misspelled = match[1] or match[2] or ""
+        similar_words = difflib.get_close_matches(misspelled, self.words, n=1)
+        if similar_words:
+            message = f"{message}; did you mean {similar_words[0]}?"
         hide_keys()
-        super().error(f"{message}; did you mean {near[0]}?" if near else message)
+        super().error(message)
+
+    def format_help(self) -> str:
+        if self.verb is not None:
+            self.epilog = _read_examples(self.verb)
+        return super().format_help()
 
 
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser for these words. Only the verb among them is loaded: a list of all verbs needs none of their rooms."""
-    chosen = next((word for word in words if not word.startswith("-")), None)
+def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser for these arguments.
+
+    Only the verb among them is loaded: a list of all verbs needs none of what they do.
+    """
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="clawgauge", description=_PURPOSE, epilog=_EPILOG, **style)
     parser.add_argument("--version", action="version", version=f"clawgauge {__version__}")
@@ -84,25 +105,24 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=summary, **style)
         if name == chosen:
             module = importlib.import_module(f"clawgauge.cli.{name}")
-            verb.description, verb.epilog = module.__doc__, _examples().get(name)
+            verb.verb = name
+            verb.description = module.__doc__
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
-            parser.known = [*VERBS, *verb._option_string_actions]
+            parser.words = [*VERBS, *verb._option_string_actions]
     return parser
 
 
-def _examples() -> dict[str, str]:
-    """What each verb's help ends with."""
+def _read_examples(verb: str) -> str | None:
+    """What the help of a verb ends with; None where it has no examples."""
     from pathlib import Path  # a list of all verbs does without
 
-    blocks = (
-        Path(__file__)
-        .with_name("examples.txt")
-        .read_text("utf-8")
-        .removeprefix("== ")
-        .split("\n== ")
-    )
-    return dict(block.split("\n", 1) for block in blocks)
+    text = Path(__file__).with_name("examples.txt").read_text("utf-8")
+    for block in text.removeprefix("== ").split("\n== "):
+        name, _, examples = block.partition("\n")
+        if name == verb:
+            return examples
+    return None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,9 +135,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with guarded_streams():
             try:
                 try:
-                    words = sys.argv[1:] if argv is None else argv
-                    parser = build_parser(words)
-                    arguments = parser.parse_args(words)
+                    given_arguments = sys.argv[1:] if argv is None else argv
+                    parser = build_parser(given_arguments)
+                    arguments = parser.parse_args(given_arguments)
                     if arguments.verb is None:
                         parser.exit(2, f"{_PURPOSE}\n\n{_FIRST}")
                     interruption.ends_with_reader = arguments.verb in ("run", "capacity")
@@ -129,7 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if wrong is None:
                     code = report_own_fault(fault)
                 else:
-                    # The words may be a server's, a file's name, or what was pasted in the wrong place.
+                    # The text may be a server's, a file's name, or what was pasted in the wrong
+                    # place.
                     hide_keys()
                     tell(f"clawgauge: {wrong}", *(f"  {line}" for line in wrong.lines))
                     code = wrong.exit_code
@@ -139,5 +160,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         interruption.stop_listening()
-        # The process ends now: the interpreter need not look through all that was loaded for what could be freed.
+        # The process ends now: the interpreter need not look through all that was loaded for what
+        # could be freed.
         gc.freeze()

@@ -363,11 +363,11 @@ class _ConfigReader:
             file = self._find_include(name, base)
             document = self._unfold(read_openclaw(file), file.parent, depth + 1)
             included = _merged(included, document)
-        own = {}
+        beside_include = {}
         for key, item in value.items():
             if key != "$include":
-                own[key] = self._unfold(item, base, depth + 1)
-        return _merged(included, own)
+                beside_include[key] = self._unfold(item, base, depth + 1)
+        return _merged(included, beside_include)
 
     def _count_value(self, depth: int) -> None:
         if self._values_left == 0:

@@ -24,8 +24,6 @@ from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL
 from clawgauge.run_data import Run
 from clawgauge.suites import BUILTIN_SUITES
 
-EXAMPLES = 'examples:\n  eval "$(clawgauge completion bash)"\n'
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clawgauge.cli.files import output_file
 from clawgauge.cli.process import DONE, keep_secrets, print_json, row_for
@@ -23,7 +24,12 @@ from clawgauge.suites import BUILTIN_SUITES, list_builtin, load_suite, suite_pat
 from clawgauge.suites.context import load_context
 from clawgauge.words import plural
 
-_SPANS, _PREVIEW_CHARS = {"h": "hours", "d": "days", "w": "weeks"}, 90
+if TYPE_CHECKING:
+    _Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_SPAN_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_PREVIEW_CHARS = 90
+_MAX_ENV_FILE_BYTES = 1 << 20
 _KEY_FILES = (".env", "openclaw.json", "credentials/*.json", "agents/*/agent/*.json")
 
 
@@ -39,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check", help="say whether a suite file would be accepted"
     ).add_argument
     add("file", metavar="FILE", help="a suite file: TOML, JSON or YAML")
+    _add_from_openclaw(actions)
+    _add_from_bfcl(actions)
+
+
+def _add_from_openclaw(actions: _Actions) -> None:
     add = actions.add_parser(
         "from-openclaw", help="make one of your own history", allow_abbrev=False
     ).add_argument
@@ -63,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of this agent only; repeatable",
     )
-    add("--since", default="", metavar="30d|DATE", help="no moment before that")
-    add("--max", type=int, default=200, metavar="N", help="at most N moments (default 200)")
+    add("--since", default="", metavar="30d|DATE", help="no turn before that")
+    add("--max", type=int, default=200, metavar="N", help="at most N turns (default 200)")
     add(
         "--capture",
         type=Path,
@@ -78,6 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="replace people and hosts, and NAME,NAME too",
     )
+
+
+def _add_from_bfcl(actions: _Actions) -> None:
     add = actions.add_parser(
         "from-bfcl", help="make some of the Berkeley collection", allow_abbrev=False
     ).add_argument
@@ -94,35 +108,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    if arguments.action == "show":
-        show_suite(arguments.name, source=arguments.source, as_json=arguments.json)
-    elif arguments.action == "check":
-        ref = (
-            arguments.file
-            if arguments.file not in BUILTIN_SUITES
-            else str(suite_path(arguments.file))
-        )
-        suite = load_suite(ref, base_dir=Path())
-        kinds = Counter(prompt.validator["type"] for prompt in suite.prompts)
-        mix = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-        n_fine = plural(len(suite.prompts), "prompt is", "prompts are")
-        sys.stdout.write(clean_lines(f"{suite.name}: {n_fine} fine ({mix})"))
-    elif arguments.action == "from-openclaw":
-        make_own_suite(arguments)
-    elif arguments.action == "from-bfcl":
-        from clawgauge.own_work.bfcl import write_suites
+    match arguments.action:
+        case "show":
+            show_suite(arguments.name, source=arguments.source, as_json=arguments.json)
+        case "check":
+            check_suite(arguments.file)
+        case "from-openclaw":
+            make_own_suite(arguments)
+        case "from-bfcl":
+            from clawgauge.own_work.bfcl import write_suites
 
-        for line in write_suites(arguments.category, arguments.output, arguments.package):
-            sys.stderr.write(clean_lines(line))
-    elif getattr(arguments, "json", False):
-        print_json(list_builtin())
-    else:
-        for one in list_builtin():
-            line = (
-                f"{one.name} v{one.version}, {plural(one.n_prompts, 'prompt')}: {one.description}"
-            )
-            sys.stdout.write(row_for(sys.stdout, line))
+            for line in write_suites(arguments.category, arguments.output, arguments.package):
+                sys.stderr.write(clean_lines(line))
+        case _:
+            list_suites(as_json=getattr(arguments, "json", False))
     return DONE
+
+
+def list_suites(*, as_json: bool) -> None:
+    suites = list_builtin()
+    if as_json:
+        print_json(suites)
+        return
+    for suite in suites:
+        n_prompts = plural(suite.n_prompts, "prompt")
+        line = f"{suite.name} v{suite.version}, {n_prompts}: {suite.description}"
+        sys.stdout.write(row_for(sys.stdout, line))
+
+
+def check_suite(name: str) -> None:
+    """Raises `SuiteError` where the suite would not be accepted."""
+    file = str(suite_path(name)) if name in BUILTIN_SUITES else name
+    suite = load_suite(file, base_dir=Path())
+    n_by_validator = Counter(prompt.validator["type"] for prompt in suite.prompts)
+    validators = ", ".join(f"{validator} {n}" for validator, n in sorted(n_by_validator.items()))
+    n_fine = plural(len(suite.prompts), "prompt is", "prompts are")
+    sys.stdout.write(clean_lines(f"{suite.name}: {n_fine} fine ({validators})"))
 
 
 def show_suite(name: str, *, source: bool, as_json: bool) -> None:
@@ -131,103 +152,136 @@ def show_suite(name: str, *, source: bool, as_json: bool) -> None:
         text = suite_path(name, base_dir=Path()).read_text(encoding="utf-8")
         # A copy for a file is the file; on a terminal somebody else's suite must not steer it.
         sys.stdout.write(clean_lines(text) if sys.stdout.isatty() else text)
-    elif as_json:
+        return
+    if as_json:
         print_json(suite)
-    else:
-        sys.stdout.write(
-            one_row(f"{suite.name}{suite.version and f' v{suite.version}'}: {suite.description}")
-        )
-        sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
-        for prompt in suite.prompts:
-            named = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32} {prompt.validator['type']:<16}"
-            asked = prompt.prompt or f"(goes on after {plural(len(prompt.messages), 'message')})"
-            sys.stdout.write(clean_lines(f"{named} {one_line(asked, _PREVIEW_CHARS)}"))
+        return
+    title = f"{suite.name} v{suite.version}" if suite.version else suite.name
+    sys.stdout.write(one_row(f"{title}: {suite.description}"))
+    sys.stdout.write(f"{plural(len(suite.prompts), 'prompt')}, sha256 {suite.sha256}\n\n")
+    for prompt in suite.prompts:
+        label = f"{clean_cell(prompt.id):<5} {clean_cell(prompt.name):<32}"
+        n_messages = plural(len(prompt.messages), "message")
+        text = one_line(prompt.prompt or f"(goes on after {n_messages})", _PREVIEW_CHARS)
+        sys.stdout.write(clean_lines(f"{label} {prompt.validator['type']:<16} {text}"))
 
 
 def make_own_suite(arguments: argparse.Namespace) -> None:
-    from clawgauge.own_work.moments import Mask, choose, find_moments, make_suite
+    """Write a suite made of OpenClaw's history, or nothing: then a `ConfigError` says why."""
+    from clawgauge.own_work.left_out import LeftOut
+    from clawgauge.own_work.masking import Mask
     from clawgauge.own_work.stores import read_sessions
+    from clawgauge.own_work.suite import make_suite
+    from clawgauge.own_work.turns import choose_turns, find_turns
 
-    path, state = (
-        arguments.output,
-        arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw"),
-    )
-    state = state.expanduser()
+    path: Path = arguments.output
     if path.suffix.lower() != ".toml" or arguments.max < 1:
         raise ConfigError(
-            "the suite is written as TOML, of one moment or more: -o mine.toml --max 200"
+            "the suite is written as TOML, of one turn or more: -o mine.toml --max 200"
         )
+    state: Path = arguments.state_dir or Path(os.environ.get("OPENCLAW_STATE_DIR") or "~/.openclaw")
+    state = state.expanduser()
     capture = load_context(arguments.capture) if arguments.capture else None
     secrets = find_secrets({}, os.environ)
     secrets |= dict.fromkeys(_find_openclaw_secrets(state), "OpenClaw's settings")
-    left_out, logins = Counter[str](), list[object]()
+    left_out: Counter[str] = Counter()
+    logins: list[object] = []
     sessions = read_sessions(state, arguments.agent, left_out, logins)
-    found = list(find_moments(sessions, _read_since(arguments.since), left_out))
+    turns = list(find_turns(sessions, _read_since(arguments.since), left_out))
     secrets |= dict.fromkeys(secrets_of_settings(logins), "OpenClaw's logins")
     keep_secrets(secrets)
-    named = arguments.redact_names
-    mask = Mask(
-        secrets, None if named is None else list(filter(str.strip, named.split(","))), found
-    )
-    comparable = [moment for moment in found if not mask.spoils(moment)]
-    left_out["masked secrets"] += len(found) - len(comparable)
-    moments = choose(comparable, arguments.max, left_out)
-    said = (
-        "; ".join(f"{n_left} {why}" for why, n_left in left_out.most_common() if n_left)
-        or "nothing"
-    )
-    if not moments:
+    mask = Mask(secrets, _read_names(arguments.redact_names), turns)
+    comparable = [turn for turn in turns if not mask.spoils(turn)]
+    left_out[LeftOut.MASKED_SECRETS] += len(turns) - len(comparable)
+    chosen = choose_turns(comparable, arguments.max, left_out)
+    counts = [
+        f"{n_left_out} {reason}" for reason, n_left_out in left_out.most_common() if n_left_out
+    ]
+    left_out_text = "; ".join(counts) or "nothing"
+    if not chosen:
         raise ConfigError(
-            f"{state} has no moment to ask about again, and nothing was written; left out: {said}"
+            f"{state} has no turn to ask about again, and nothing was written; "
+            f"left out: {left_out_text}"
         )
-    data = make_suite(moments, path.stem, mask, capture)
+    data = make_suite(chosen, path.stem, mask, capture)
     os.umask(0o077)
-    with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
-        # As `run` will read it: a suite that would be refused then is not written.
-        (whole := Path(private) / path.name).write_bytes(data)
-        try:
-            load_suite(str(whole))
-        except SuiteError as refused:
-            why = str(refused).removeprefix(f"{whole}: ")
-            raise ConfigError(
-                f"no suite can be made of this history, and nothing was written: {why}"
-            ) from None
+    _require_loadable(data, path.name)
     with output_file(path) as file:
         file.write(data)
-    made = f"{plural(len(moments), 'moment')} of {plural(len({moment.session for moment in moments}), 'session')}"
-    sys.stderr.write(clean_lines(f"{path}: {made}, for your eyes alone\nleft out: {said}"))
+    n_turns = plural(len(chosen), "turn")
+    n_sessions = plural(len({turn.session_id for turn in chosen}), "session")
+    sys.stderr.write(
+        clean_lines(
+            f"{path}: {n_turns} of {n_sessions}, for your eyes alone\nleft out: {left_out_text}"
+        )
+    )
+
+
+def _require_loadable(data: bytes, name: str) -> None:
+    """Raise `ConfigError` where `run` would refuse this suite."""
+    with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
+        file = Path(private) / name
+        file.write_bytes(data)
+        try:
+            load_suite(str(file))
+        except SuiteError as refusal:
+            reason = str(refusal).removeprefix(f"{file}: ")
+            raise ConfigError(
+                f"no suite can be made of this history, and nothing was written: {reason}"
+            ) from None
+
+
+def _read_names(text: str | None) -> list[str] | None:
+    """The names to replace, besides those that are found; None where none are to be replaced."""
+    if text is None:
+        return None
+    return [name for name in text.split(",") if name.strip()]
 
 
 def _find_openclaw_secrets(state: Path) -> set[str]:
-    """The keys that OpenClaw itself has: of its settings with what they include, its variables, its agents' logins."""
+    """The keys that OpenClaw itself has.
+
+    Those of its settings with what they include, of its variables, and of its agents' logins.
+    """
+    config = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()
+    paths = {config}
+    for pattern in _KEY_FILES:
+        paths.update(state.glob(pattern))
+    secrets: set[str] = set()
+    for path in paths:
+        try:
+            secrets |= _read_secrets(path)
+        except (ConfigError, UnfitFile, OSError, RuntimeError, ValueError) as fault:
+            consequence = f"so that keys in it are known by their shape alone: {fault}"
+            sys.stderr.write(clean_lines(f"{path} cannot be read, {consequence}"))
+    return secrets
+
+
+def _read_secrets(path: Path) -> set[str]:
+    """The keys in a file of settings, or of variables (`.env`)."""
     from clawgauge.cli.capture import read_config
 
-    found: set[str] = set()
-    named = Path(os.environ.get("OPENCLAW_CONFIG_PATH") or state / "openclaw.json").expanduser()
-    for path in {named, *(one for place in _KEY_FILES for one in state.glob(place))}:
-        try:
-            if path.name == ".env":
-                lines = (
-                    read_small_file(path, 1 << 20, "over 1 MiB")
-                    .decode("utf-8", "replace")
-                    .splitlines()
-                )
-                pairs = (line.removeprefix("export ").partition("=")[::2] for line in lines)
-                given = {
-                    name.strip(): value.split(" #")[0].strip().strip("\"'") for name, value in pairs
-                }
-                found |= {*find_secrets({}, given), *filter(looks_like_key, given.values())}
-            elif path.exists():
-                found |= set(secrets_of_settings(read_config(path, path.resolve().parent)))
-        except (ConfigError, UnfitFile, OSError, RuntimeError, ValueError) as fault:
-            why = f"so that keys in it are known by their shape alone: {fault}"
-            sys.stderr.write(clean_lines(f"{path} cannot be read, {why}"))
-    return found
+    if path.name != ".env":
+        if not path.exists():
+            return set()
+        return set(secrets_of_settings(read_config(path, path.resolve().parent)))
+    text = read_small_file(path, _MAX_ENV_FILE_BYTES, "over 1 MiB").decode("utf-8", "replace")
+    variables = {}
+    for line in text.splitlines():
+        name, _, value = line.removeprefix("export ").partition("=")
+        # A comment may stand behind a value, and quotes around it.
+        variables[name.strip()] = value.split(" #")[0].strip().strip("\"'")
+    secrets = set(find_secrets({}, variables))
+    secrets.update(filter(looks_like_key, variables.values()))
+    return secrets
 
 
 def _read_since(text: str) -> str:
-    if span := re.fullmatch(r"([0-9]{1,4})([hdw])", text):
-        return (datetime.now(UTC) - timedelta(**{_SPANS[span[2]]: int(span[1])})).isoformat()
+    """The time that `--since` means, as the history writes times; empty for all of it."""
+    span = re.fullmatch(r"([0-9]{1,4})([hdw])", text)
+    if span is not None:
+        age = timedelta(**{_SPAN_UNITS[span[2]]: int(span[1])})
+        return (datetime.now(UTC) - age).isoformat()
     if text and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         raise ConfigError(f"--since takes 12h, 30d, 8w or a date such as 2026-11-01, not {text!r}")
     return text

@@ -53,8 +53,8 @@ class _Announcer:
             tell("To open the view in another browser, use this address, once, within 10 minutes:")
         elif self._opens_browser:
             tell(
-                "The view opens in your browser; Ctrl-C ends it. If it does not open, or for another "
-                "browser, use this address, once, within 10 minutes:"
+                "The view opens in your browser; Ctrl-C ends it. If it does not open, or for "
+                "another browser, use this address, once, within 10 minutes:"
             )
         else:
             tell("Open this address in a browser, once, within 10 minutes; Ctrl-C ends the view:")

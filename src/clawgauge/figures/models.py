@@ -208,7 +208,7 @@ _OF_MODELS: list[Figure[GroupSummary]] = [
           lambda m: Rate.of(m.argument_accuracy)),
     _rate("restraint", Titles("restraint", "Restraint"), lambda m: Rate.of(m.restraint)),
     _rate("tasks", Titles("tasks", "Tasks done"), lambda m: Rate.of(m.tasks)),
-    _rate("agreement", Titles("agrees", "Agreement with the incumbent"),
+    _rate("agreement", Titles("agrees", "Agreement with the reference model"),
           lambda m: Rate.of(m.agreement)),
     _amount("turns_per_task", "count", None, Titles("turns", "Turns"),
             lambda m: m.tasks.mean_turns),

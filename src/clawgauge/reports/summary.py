@@ -72,7 +72,7 @@ _BESIDE_THE_TIER = (
     ModelColumn("argument_accuracy", "Arguments right", Style.FULL),
     ModelColumn("restraint", "Restraint", Style.FULL),
     ModelColumn("tasks", "Tasks done", Style.FULL),
-    ModelColumn("agreement", "Agreement with the incumbent", Style.FULL),
+    ModelColumn("agreement", "Agreement with the reference model", Style.FULL),
     ModelColumn("turns_per_task", "Turns", digits=1),
     ModelColumn("tokens_per_task", "Tokens"),
 )
@@ -506,7 +506,7 @@ def _word_beside(group: GroupSummary) -> str:
         ("argument_accuracy", "arguments right", ""),
         ("restraint", "restraint", ""),
         ("tasks", "tasks done", after_tasks),
-        ("agreement", "agreement with the incumbent", ""),
+        ("agreement", "agreement with the reference model", ""),
     ):
         rate = ModelColumn(figure, title, Style.FULL).cell(group)
         if rate != ABSENT:

@@ -100,8 +100,8 @@ def word_agreement(evidence: Evidence) -> str:
     agreement = evidence.group.agreement
     if agreement is None:
         return ""
-    moments = plural(agreement.n, "moment")
-    return f"would replace the incumbent in {format_percent(agreement.rate)} of {moments}"
+    share = f"{format_percent(agreement.rate)} of {plural(agreement.n, 'turn')}"
+    return f"would replace the reference model in {share} of your history"
 
 
 def cite(evidence: Evidence) -> str:

@@ -15,8 +15,9 @@ from typing import TypeAlias
 import msgspec
 
 from clawgauge.checks import load_judges
-from clawgauge.host.inventory import count_usable_cores
-from clawgauge.host.snapshot import PeakSampler, take_snapshot
+from clawgauge.host.machine import count_usable_cores
+from clawgauge.host.peak import PeakSampler
+from clawgauge.host.snapshot import take_snapshot
 from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
 from clawgauge.plan import Plan

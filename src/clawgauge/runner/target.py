@@ -413,7 +413,13 @@ class TargetRun:
             held_ns = client_clock.largest_since(watched_since_ns + waited_ns)
             slept_ns = suspended_ns() - slept_before_ns
             failure = own_fault(failure, held_ns=held_ns, slept_ns=slept_ns) or failure
-        reply = await _fold(timeline, now_ns)
+        try:
+            reply = await _fold(timeline, now_ns)
+        except (
+            Exception
+        ) as fault:  # the task boundary: what a provider reported may not go together
+            reply = Reply()
+            failure = failure or _as_failure(fault)
         e2e_ns = reply.e2e_ns
         if not reply.started:
             is_sent = failure is None or failure.failure_type not in _NEVER_SENT

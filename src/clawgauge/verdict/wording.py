@@ -19,7 +19,7 @@ _SUBJECTS = {
     "arguments": "right arguments",
     "answers": "answered",
     "passes": "passed",
-    "agreement": "agrees with the incumbent in",
+    "agreement": "agrees with the reference model in",
 }
 # What a recommendation for subagents says of tasks differs from what a job says of them.
 _RECOMMENDATION_SUBJECTS = _SUBJECTS | {"tasks": "tasks done"}

@@ -92,7 +92,9 @@ class Pages:
         try:
             comparison = compare_runs([a], [b], ComparisonOptions(answers=True))
         except IncomparableRuns as error:
-            items = [f"<li>{text(say_difference(found))}</li>" for found in error.differences]
+            items = []
+            for difference in error.differences:
+                items.append(f"<li>{text(say_difference(difference))}</li>")
             heading = "<h1>These cannot be compared</h1>"
             body = f"{heading}<p>{text(str(error))}</p><ul>{''.join(items)}</ul>"
             return _page("compare", body, AT_ROOT)
@@ -204,7 +206,8 @@ def _chart(trend: Trend) -> str:
         y = y_of(rate)
         rules.append(f'<line class="rule" x1="0" x2="{_CHART_WIDTH}" y1="{y}" y2="{y}"/>')
         rules.append(f'<text x="-8" y="{y + 5}" text-anchor="end">{format_percent(rate)}</text>')
-    first, last = points[0], points[-1]
+    first = points[0]
+    last = points[-1]
     last_rate = format_percent(last.n_passed / last.n_asked)
     last_label = f'<text class="last" x="{_CHART_WIDTH + 10}" y="{last_y + 5}">{last_rate}</text>'
     title = text(f"{trend.target}: passed, {first.run_id} to {last.run_id}")

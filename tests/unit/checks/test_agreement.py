@@ -1,4 +1,4 @@
-"""Agreement with the incumbent: calls are compared as what they are, and nothing else is taken for agreement."""
+"""Agreement with the reference model: calls are compared as what they are, and nothing else is taken for agreement."""
 
 from __future__ import annotations
 
@@ -392,10 +392,10 @@ def test_what_is_not_done_alike_is_named() -> None:
     two = {"expected_calls": [{"name": "read", "arguments": {"path": "a"}}, {"name": "ls"}]}
     read, other, ls = ("read", {"path": "a"}), ("read", {"path": "b"}), ("ls", {"path": ""})
     assert verdict(two, ls, read) is None
-    assert verdict(two, read) == "wrong_call_count: got 1, the incumbent made 2"
+    assert verdict(two, read) == "wrong_call_count: got 1, the reference model made 2"
     assert verdict(two, other, ls) == 'wrong_value: path: got "b"'
     assert verdict(two, ("exec", {}), ls) == "unexpected_call: exec"
-    assert verdict(two) == "not_called: the incumbent called read, ls"
+    assert verdict(two) == "not_called: the reference model called read, ls"
 
 
 def test_no_call_is_agreement_where_none_was_made() -> None:

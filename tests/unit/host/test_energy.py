@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawgauge.host.snapshot import EnergyMeter
+from clawgauge.host.energy import EnergyMeter
 
 NO_LIBRARY = "libnothing-of-the-kind.so.1"
 FAKE_NVML = """

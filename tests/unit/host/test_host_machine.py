@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawgauge.host.inventory import describe_cpu, describe_host, describe_memory
+from clawgauge.host.machine import describe_cpu, describe_host, describe_memory
 from support.fake_tools import install_tool, path_of
 from support.rows import every_row
 

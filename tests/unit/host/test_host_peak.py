@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from clawgauge.host.snapshot import PeakSampler
+from clawgauge.host.peak import PeakSampler
 from support.fake_tools import install_tool, path_of
 from support.waiting import wait_until
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 import uvloop
 
 from clawgauge.errors import DiskFailure
-from clawgauge.journal import iter_results
+from clawgauge.journal import appender, iter_results
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
 from clawgauge.journal.folder import RunFolder
+from support.waiting import wait_until
 
 from .samples import make_result, run_child
 
@@ -107,6 +109,7 @@ import os, signal, threading, time
 from contextlib import suppress
 from pathlib import Path
 from clawgauge.errors import DiskFailure
+from clawgauge.journal import appender
 from clawgauge.journal.appender import Appender
 from clawgauge.journal.disk import Directory
 from samples import append_now
@@ -169,6 +172,85 @@ print("closed")
         tmp_path,
     )
     assert printed == "interrupted\nclosed\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a named pipe")
+def test_a_writer_that_an_interrupt_left_behind_and_the_next_one_share_nothing(
+    tmp_path: Path,
+) -> None:
+    """While one still writes, the next row waits without holding up its loop, and comes after it."""
+    printed = run_child(
+        """
+import asyncio, os, threading, time
+from pathlib import Path
+from clawgauge.journal import appender as module
+from clawgauge.journal.disk import Directory
+
+folder = Path(sys.argv[1])
+(folder / "results.jsonl").write_bytes(b"")
+may_write = threading.Event()
+began = threading.Event()
+write_all = module.write_all
+
+def write_later(fd, data):
+    began.set()
+    may_write.wait()
+    write_all(fd, data)
+
+module.write_all = write_later
+appender = module.Appender(Directory(folder), "results.jsonl")
+
+class Interrupted(threading.Thread):
+    def join(self, timeout=None):
+        raise KeyboardInterrupt
+
+async def main():
+    first = asyncio.ensure_future(appender.append(b"1\\n"))
+    await asyncio.to_thread(began.wait)
+    left_behind = appender._writer
+    left_behind._thread.__class__ = Interrupted
+    try:
+        appender.close()
+    except KeyboardInterrupt:
+        left_behind._thread.__class__ = threading.Thread
+    second = asyncio.ensure_future(appender.append(b"2\\n"))
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    print(first.done(), second.done(), appender._writer is left_behind)
+    may_write.set()
+    await asyncio.gather(first, second)
+
+asyncio.run(main())
+appender.close()
+print((folder / "results.jsonl").read_bytes())
+""",
+        tmp_path,
+    )
+    assert printed == "False False False\nb'1\\n2\\n'\n"
+
+
+def test_a_writer_that_stops_unforeseen_hangs_nobody(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither whoever waits for a row then, nor whoever hands one over later."""
+
+    def fail(*_arguments: object) -> None:
+        raise LookupError
+
+    def names_of_threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate()]
+
+    async def record() -> None:
+        with RunFolder.create(tmp_path, "r") as folder:
+            monkeypatch.setattr(appender, "sync_data", fail)
+            monkeypatch.setattr(threading, "excepthook", lambda _fault: None)
+            for n in range(2):
+                with pytest.raises(DiskFailure, match="stopped unforeseen"):
+                    await folder.append(make_result(repeat=n))
+                wait_until(lambda: "journal results.jsonl" not in names_of_threads())
+            assert folder.count_lost_calls() == 2
+
+    run(record())
 
 
 def test_an_abandoned_call_still_gets_its_row(tmp_path: Path, run: Run) -> None:

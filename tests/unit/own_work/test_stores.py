@@ -19,6 +19,7 @@ import zstandard
 
 from clawgauge.errors import ConfigError
 from clawgauge.own_work import database, stores
+from clawgauge.own_work.left_out import LeftOut
 from clawgauge.own_work.stores import read_sessions
 from support.openclaw_store import (
     DATA,
@@ -28,7 +29,7 @@ from support.openclaw_store import (
     database_of,
     hashes,
     link_endlessly,
-    read_moments,
+    read_turns,
     user,
     write_database,
     write_lines,
@@ -79,8 +80,8 @@ def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_ch
         writer.commit()
         before = hashes(state)
         assert any(name.endswith("-wal") for name in before)
-        moments, _ = read_moments(state)
-        assert [moment.asked for moment in moments] == ["Hello."]
+        turns, _ = read_turns(state)
+        assert [turn.question for turn in turns] == ["Hello."]
         assert hashes(state) == before
         writer.execute("INSERT INTO transcript_events VALUES ('s1', 9, '{}', NULL)")
     writer.close()
@@ -89,7 +90,7 @@ def test_a_store_in_use_is_read_with_what_is_not_folded_in_yet_and_not_a_byte_ch
 def test_a_history_without_the_package_it_needs_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(ConfigError, match=r"pip install 'clawgauge\[openclaw\]'"):
-        read_moments(DATA / "2026.9.6")
+        read_turns(DATA / "2026.9.6")
 
 
 def _bomb() -> bytes:
@@ -102,12 +103,12 @@ def _bomb() -> bytes:
 
 ROWS = [(json.dumps(record), None) for record in TALK]
 PACK = zstandard.ZstdCompressor().compress
-UNREAD = "lines that cannot be read"
+UNREAD = LeftOut.LINES_UNREADABLE
 CYCLE = [{**record, "parentId": "r1"} if record.get("id") == "r0" else record for record in TALK]
 
 
 @every_row(
-    "rows, n_moments, reason",
+    "rows, n_turns, reason",
     [
         pytest.param([(None, PACK(text.encode())) for text, _ in ROWS], 1, None, id="packed"),
         pytest.param([*ROWS, (None, PACK(bytes(20 << 20)))], 1, UNREAD, id="a bomb"),
@@ -120,20 +121,20 @@ CYCLE = [{**record, "parentId": "r1"} if record.get("id") == "r0" else record fo
         pytest.param(
             [*ROWS, ("x" * (17 << 20), None)],
             0,
-            "sessions with a row that is too large",
+            LeftOut.SESSIONS_WITH_LARGE_ROW,
             id="a huge row",
         ),
         pytest.param(
-            [(json.dumps(one), None) for one in CYCLE], 0, "incomplete histories", id="a cycle"
+            [(json.dumps(one), None) for one in CYCLE], 0, LeftOut.INCOMPLETE_HISTORY, id="a cycle"
         ),
-        pytest.param([ROWS[0], ROWS[2]], 0, "incomplete histories", id="no parent"),
+        pytest.param([ROWS[0], ROWS[2]], 0, LeftOut.INCOMPLETE_HISTORY, id="no parent"),
     ],
 )
 def test_a_hostile_store_costs_its_own_records_alone(
-    tmp_path: Path, rows: list[tuple[Any, Any]], n_moments: int, reason: str | None
+    tmp_path: Path, rows: list[tuple[Any, Any]], n_turns: int, reason: str | None
 ) -> None:
-    moments, left_out = read_moments(write_database(tmp_path, rows))
-    assert len(moments) == n_moments
+    turns, left_out = read_turns(write_database(tmp_path, rows))
+    assert len(turns) == n_turns
     assert set(left_out) == ({reason} if reason else set())
 
 
@@ -144,8 +145,8 @@ def test_a_text_that_is_no_utf8_costs_its_own_row(tmp_path: Path) -> None:
             "INSERT INTO transcript_events VALUES ('s1', 99, CAST(x'7b22ff' AS TEXT), NULL)"
         )
     connection.close()
-    moments, left_out = read_moments(state)
-    assert len(moments) == 1
+    turns, left_out = read_turns(state)
+    assert len(turns) == 1
     assert left_out == {UNREAD: 1}
 
 
@@ -180,7 +181,7 @@ def test_records_of_any_shape_are_no_fault(tmp_path: Path) -> None:
         {"type": []},
     ]
     for end in range(3, len(records) + 1):
-        read_moments(write_lines(tmp_path, records[:end]))
+        read_turns(write_lines(tmp_path, records[:end]))
 
 
 def test_links_are_not_followed_and_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
@@ -192,10 +193,10 @@ def test_links_are_not_followed_and_what_is_no_file_is_not_waited_for(tmp_path: 
     (sessions / "linked.jsonl").symlink_to(secret / "agents/main/sessions/s1.jsonl")
     (state / "agents/other").symlink_to(secret / "agents/main")
     os.mkfifo(sessions / "pipe.jsonl")
-    moments, left_out = read_moments(state)
-    assert [moment.asked for moment in moments] == ["Mine."]
-    assert left_out["links, which are not followed"] == 2
-    assert left_out["files that cannot be read"] == 1
+    turns, left_out = read_turns(state)
+    assert [turn.question for turn in turns] == ["Mine."]
+    assert left_out[LeftOut.LINKS] == 2
+    assert left_out[LeftOut.FILES_UNREADABLE] == 1
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -318,7 +319,7 @@ def test_what_is_no_store_of_openclaw_is_refused_in_a_sentence(
     if spoil is not None:
         spoil(database_of(tmp_path))
     with pytest.raises(ConfigError, match=words) as refused:
-        read_moments(tmp_path)
+        read_turns(tmp_path)
     assert "\n" not in str(refused.value)
 
 
@@ -338,8 +339,8 @@ def test_a_store_is_read_with_an_older_sqlite(
     monkeypatch.setattr(
         database.sqlite3, "connect", partial(sqlite3.connect, factory=OldConnection)
     )
-    moments, _ = read_moments(state)
-    assert len(moments) == 1
+    turns, _ = read_turns(state)
+    assert len(turns) == 1
 
 
 def test_a_schema_that_an_older_sqlite_cannot_read_says_which_one_it_is(
@@ -350,7 +351,7 @@ def test_a_schema_that_an_older_sqlite_cannot_read_says_which_one_it_is(
     monkeypatch.setattr(stores.sqlite3, "sqlite_version_info", (3, 34, 1))
     monkeypatch.setattr(stores.sqlite3, "sqlite_version", "3.34.1")
     with pytest.raises(ConfigError, match=r"a newer SQLite than 3\.34\.1"):
-        read_moments(tmp_path)
+        read_turns(tmp_path)
 
 
 def test_logins_that_never_end_are_not_read_and_the_sessions_are(tmp_path: Path) -> None:
@@ -372,7 +373,7 @@ def test_a_database_that_gives_no_row_is_given_up(
         ConfigError,
         match=r"is not read: it gave no row in 1 second; look at it with `openclaw doctor`",
     ):
-        read_moments(state)
+        read_turns(state)
 
 
 def test_a_database_that_keeps_sqlite_at_work_for_ever_is_given_up(
@@ -382,7 +383,7 @@ def test_a_database_that_keeps_sqlite_at_work_for_ever_is_given_up(
     state = write_database(tmp_path, ROWS)
     monkeypatch.setattr(database, "MAX_TOTAL_S", 0.0)
     with pytest.raises(ConfigError, match=r"is not read: it took more than 0 seconds to read"):
-        read_moments(state)
+        read_turns(state)
 
 
 def test_rows_that_never_end_are_refused_and_not_gathered(
@@ -394,7 +395,7 @@ def test_rows_that_never_end_are_refused_and_not_gathered(
     link_endlessly(database_of(state))
     _change(database_of(state), "UPDATE session_windows SET session_id = 'nobody'")
     with pytest.raises(ConfigError, match=r"it takes too much memory|it gave no row"):
-        read_moments(state)
+        read_turns(state)
 
 
 def test_a_session_of_empty_rows_has_an_end(
@@ -406,7 +407,7 @@ def test_a_session_of_empty_rows_has_an_end(
         list(read_sessions(write_database(tmp_path, [(None, None)] * 10_000), [], left_out, []))
         == []
     )
-    assert left_out["sessions that are too large"] == 1
+    assert left_out[LeftOut.SESSIONS_TOO_LARGE] == 1
 
 
 def test_a_store_that_unpacks_to_more_than_a_history_is_left_out_from_there_on(
@@ -417,14 +418,14 @@ def test_a_store_that_unpacks_to_more_than_a_history_is_left_out_from_there_on(
     monkeypatch.setattr(stores, "_MAX_UNPACKED_BYTES", 8 << 20)
     left_out: Counter[str] = Counter()
     assert list(read_sessions(state, [], left_out, [])) == []
-    assert left_out["sessions that are too large"] >= 1
+    assert left_out[LeftOut.SESSIONS_TOO_LARGE] >= 1
 
 
 def test_a_line_of_nothing_but_brackets_is_not_decoded(tmp_path: Path) -> None:
     """16 MiB of it would be 400 MiB of lists."""
     bomb = '{"type": "x", "list": [' + "[]," * 4_000_000 + "[]]}"
-    moments, left_out = read_moments(
+    turns, left_out = read_turns(
         write_database(tmp_path, [*ROWS, (bomb, None), (None, PACK(bomb.encode()))])
     )
-    assert len(moments) == 1
+    assert len(turns) == 1
     assert left_out == {UNREAD: 2}

@@ -126,7 +126,7 @@ def equal_models(tmp_path: Path, n_pairs: int = 60) -> tuple[float, float, float
     return ties / n_pairs / 2, flips / n_pairs, moves / n_pairs / 2
 
 
-def test_a_tie_is_called_a_tie_and_the_incumbent_stays(tmp_path: Path) -> None:
+def test_a_tie_is_called_a_tie_and_the_model_in_use_stays(tmp_path: Path) -> None:
     """Two equal models change places like a coin; called a tie, with the one in use first, they seldom do."""
     ties, flips, moves = equal_models(tmp_path)
     assert ties >= 0.85 and flips >= 0.3 and moves <= 0.08

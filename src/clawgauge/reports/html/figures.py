@@ -127,7 +127,7 @@ _RATES = (
     PageRate(
         "agreement",
         "Agreement",
-        "How often a model did what the incumbent did, in moments of your own history. "
+        "How often a model did what the reference model did, in turns of your own history. "
         "Agreement is not truth.",
     ),
     PageRate("tasks", "Tasks", "Tasks of several turns brought to the wanted end."),

@@ -1,4 +1,4 @@
-"""A model that does in every moment of an own-work suite what the incumbent did, but where it is told to err."""
+"""A model that does in every turn of an own-work suite what the reference model did, unless it is to err."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.http_exchange import ReceivedRequest
 from support.scripted_server import Text
 
 
-class Incumbent:
+class ReferenceModel:
     """What is asked is found by the whole conversation that was sent."""
 
     def __init__(self, suite: Path, errs_in: Collection[str] = ()) -> None:
