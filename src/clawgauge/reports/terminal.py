@@ -1,5 +1,5 @@
-"""A report as plain text: tables that fit the terminal, sentences broken between words, answers side
-by side.
+"""A report as plain text: tables that fit the terminal, sentences broken between words, answers
+side by side.
 
 Apart from the rest because `rich`, which lays the tables out, takes a tenth of a second to load."""
 

@@ -56,8 +56,9 @@ def reason_of(call: Result | Row) -> str | None:
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call in the list. `target` and `prompt` are numbers, `why` and `tools` the numbers of strings
-    (-1 for none), times are milliseconds. A call that is `sampled` is drawn in the charts."""
+    """A call in the list. `target` and `prompt` are numbers, `why` and `tools` the numbers of
+    strings (-1 for none), times are milliseconds. A call that is `sampled` is drawn in the
+    charts."""
 
     target: int
     prompt: int

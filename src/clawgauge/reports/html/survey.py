@@ -1,5 +1,5 @@
-"""The first pass over the runs of a report: every call is counted, and where they are too many, those
-to embed are chosen."""
+"""The first pass over the runs of a report: every call is counted, and where they are too many,
+those to embed are chosen."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def call_digest(target: int, prompt: int, repeat: int) -> int:
 class Survey:
     """What all runs of a report hold.
 
-    Targets and prompts have numbers, in the order in which they came. `outcomes` counts the calls by
-    target, prompt and outcome; `digests` has the calls of each target in the order of the file,
+    Targets and prompts have numbers, in the order in which they came. `outcomes` counts the calls
+    by target, prompt and outcome; `digests` has the calls of each target in the order of the file,
     `digests_to_look_at` those that went wrong."""
 
     def __init__(self) -> None:

@@ -41,8 +41,8 @@ def show_json(value: Any) -> str:
 
 
 class Text(str):
-    """A string that may be cut. In the page, one that was cut is an object: `t` is its beginning, `n`
-    its whole length."""
+    """A string that may be cut. In the page, one that was cut is an object: `t` is its beginning,
+    `n` its whole length."""
 
     __slots__ = ("n_whole",)
 
@@ -62,8 +62,8 @@ class Text(str):
 
 @dataclass(frozen=True, slots=True)
 class TextBlocks:
-    """Compressed groups of values in base64. Value i is in the last block whose entry in `starts` is
-    at most i. `n_cut` texts were cut to `cut_chars` characters."""
+    """Compressed groups of values in base64. Value i is in the last block whose entry in `starts`
+    is at most i. `n_cut` texts were cut to `cut_chars` characters."""
 
     blocks: list[str]
     starts: list[int]
