@@ -221,7 +221,9 @@ def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
     suites: list[str] = []
     for job in still_open:
         open_targets.update(job.targets)
-        suites += [suite for suite in job.suites if suite not in suites]
+        for suite in job.suites:
+            if suite not in suites:
+                suites.append(suite)
     targets = [target for target in order_targets(jobs) if target in open_targets]
     *pieces, last = word_run(targets, suites)
     command = [f"{piece} \\" for piece in pieces]

@@ -24,6 +24,7 @@ from clawgauge.figures.models import SUITE_FIGURES
 from clawgauge.figures.values import Titles
 from clawgauge.records import SERVER_PARTS, CapacitySummary, GroupSummary, RunSummary, StepSummary
 from clawgauge.records.summary import SuiteBreakdown, ToolUse
+from clawgauge.stats.tiers import TIER_1_RATE, TIER_2_RATE
 from clawgauge.verdict.wording import word_tokens
 from clawgauge.words import ABSENT, format_money, format_percent, rounded
 
@@ -49,23 +50,25 @@ class PageColumn:
 
 @dataclass(frozen=True, slots=True)
 class PageRate:
-    """A rate that may be drawn for all models; `has_tiers` draws the bounds of the tool-use
-    tiers into it."""
+    """A rate that may be drawn for all models; `bounds` are drawn into it, each with its name."""
 
     figure: str
     label: str
     lead: str
-    has_tiers: bool = False
+    bounds: Sequence[tuple[float, str]] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
             "figure": self.figure,
             "label": self.label,
             "lead": self.lead,
-            "hasTiers": self.has_tiers,
+            "bounds": self.bounds,
         }
 
 
+_TIER_1 = format_percent(TIER_1_RATE)
+_TIER_2 = format_percent(TIER_2_RATE)
+_TIER_NOTE = f"Tool-use tier: 1 from {_TIER_1} of the tool prompts, 2 from {_TIER_2}, 3 below"
 _WITH_INTERVAL = "of the judged answers, with its 95% interval"
 _OF_ASKED = "of all prompts asked that have a verdict, answered or not"
 _MEDIAN = "median time to the whole answer; a timeout is longer than any"
@@ -116,8 +119,9 @@ _RATES = (
     PageRate(
         "tool_use_rate",
         "Tool use",
-        "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
-        has_tiers=True,
+        f"How often an expected tool was called. From {_TIER_1} a model is Tier 1, "
+        f"from {_TIER_2} Tier 2.",
+        bounds=((TIER_1_RATE, "Tier 1"), (TIER_2_RATE, "Tier 2")),
     ),
     PageRate(
         "argument_accuracy",
@@ -144,6 +148,7 @@ def page_columns() -> dict[str, Any]:
         "tradeoff": _model_columns(_TRADEOFF),
         "load": _load_columns(_LOAD),
         "rates": [rate.as_json() for rate in _RATES],
+        "tierNote": _TIER_NOTE,
     }
 
 

@@ -20,7 +20,7 @@ from clawgauge.reports.html.survey import MAX_CALLS, Survey, SurveyedRun
 from clawgauge.reports.html.texts import embed_json
 from clawgauge.reports.words import describe_run, find_answers
 
-_STATIC = files("clawgauge.reports.html") / "static"
+STATIC = files("clawgauge.reports.html") / "static"
 _STYLES = (
     "theme.css",
     "layout.css",
@@ -30,7 +30,7 @@ _STYLES = (
     "print.css",
 )
 # In the order in which they build on each other; together they are one function body.
-_SCRIPTS = (
+SCRIPTS = (
     "element.js",
     "foreign.js",
     "format.js",
@@ -90,7 +90,7 @@ def render_report(
 
 def assemble_script() -> str:
     """All scripts of the page as the one that runs in it."""
-    return f'(() => {{\n"use strict";\n{_read_all(_SCRIPTS)}\n}})();\n'
+    return f'(() => {{\n"use strict";\n{_read_all(SCRIPTS)}\n}})();\n'
 
 
 def _link_to_all_runs(href: str | None) -> str:
@@ -136,4 +136,4 @@ def _read_all(names: Sequence[str]) -> str:
 
 
 def _read(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8")
+    return (STATIC / name).read_text(encoding="utf-8")
