@@ -1,13 +1,13 @@
 """How much a document becomes in memory, told from its bytes before anything of it is decoded.
 
-Two bytes, `[]`, become seventy, and what is nested deeply ends a program that walks it. So the size of a file bounds
-nothing by itself: whoever decodes a stranger's file without knowing its shape asks here first. Texts inside it are not
-counted, and cost what they are long."""
+Two bytes, `[]`, become seventy, and what is nested deeply ends a program that walks it. So the size
+of a file bounds nothing by itself: whoever decodes a stranger's file without knowing its shape asks
+here first. Texts inside it are not counted, and cost what they are long."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +19,8 @@ MAX_DEPTH = 128
 
 
 class Limits(NamedTuple):
-    """At most so many values (of lists and objects, these themselves among them), one inside another so deeply.
+    """At most so many values (of lists and objects, these themselves among them), one inside
+    another so deeply.
 
     Where `depth` is None, what nests too deeply is left to the decoder."""
 
@@ -27,15 +28,18 @@ class Limits(NamedTuple):
     depth: int | None
 
 
-# A suite of one's own work may have 64 MiB, nearly all of it text; a value costs up to 140 bytes beside its text.
+# A suite of one's own work may have 64 MiB, nearly all of it text; a value costs up to 140 bytes
+# beside its text.
 DOCUMENT_LIMITS = Limits(values=4_000_000, depth=MAX_DEPTH)
 # The same where how deep it is shows once it is decoded, which costs less.
 VALUE_LIMITS = DOCUMENT_LIMITS._replace(depth=None)
 # A program's settings, with what they include.
 SETTINGS_LIMITS = Limits(values=500_000, depth=MAX_DEPTH)
-# One line of what somebody else wrote: an answer that is kept as JSON may be 200 levels deep by itself.
+# One line of what somebody else wrote: an answer that is kept as JSON may be 200 levels deep by
+# itself.
 LINE_LIMITS = Limits(values=500_000, depth=256)
-# One line of a run folder. Readers that pass over a field and readers that take it count the same lines.
+# One line of a run folder. Readers that pass over a field and readers that take it count the same
+# lines.
 RECORD_LIMITS = Limits(values=500_000, depth=None)
 
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -46,9 +50,11 @@ _SINGLE_QUOTED = rb"'[^'\\]*+(?:\\.[^'\\]*+)*+'"
 
 
 class _Syntax(NamedTuple):
-    """How texts and comments look in a format, the group `rest` one that does not end, and what is before each value.
+    """How texts and comments look in a format, the group `rest` one that does not end, and what is
+    before each value.
 
-    `is_cut_at_lines` where three quotes can belong together, which the end of a piece must not part."""
+    `is_cut_at_lines` where three quotes can belong together, which the end of a piece must not
+    part."""
 
     text: re.Pattern[bytes]
     before_values: tuple[bytes, ...]
@@ -76,7 +82,8 @@ _SYNTAXES: Mapping[Format, _Syntax] = {
     ),
     "toml": _Syntax(
         text=_any_of(
-            # The inner group is atomic: Python before 3.11.5 misreads a possessive repeat of a choice.
+            # The inner group is atomic: Python before 3.11.5 misreads a possessive repeat of a
+            # choice.
             rb'"""(?:(?>[^"\\]++|\\.|"(?!"")))*+"{3,5}',
             rb"'''.*?'{3,5}",
             rb'(?!""")"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"',
@@ -123,21 +130,28 @@ def count_values(line: bytes) -> int:
 
 
 def nests_deeper(value: Any, depth: int) -> bool:
-    """Whether a decoded document, records and all, has more levels than that. It is walked a level at a time."""
+    """Whether a decoded document, records and all, has more levels than that. It is walked a level
+    at a time."""
     containers = [value]
     for _ in range(depth):
-        inner: list[Any] = []
+        inner_containers = []
         for container in containers:
-            if isinstance(container, dict):
-                inner.extend(container.values())
-            elif isinstance(container, msgspec.Struct):
-                inner.extend(getattr(container, field) for field in container.__struct_fields__)
-            else:
-                inner.extend(container)
-        containers = [one for one in inner if isinstance(one, dict | list | tuple | msgspec.Struct)]
+            for value_inside in _values_in(container):
+                if isinstance(value_inside, dict | list | tuple | msgspec.Struct):
+                    inner_containers.append(value_inside)
+        containers = inner_containers
         if not containers:
             return False
     return True
+
+
+def _values_in(container: Any) -> Iterable[Any]:
+    if isinstance(container, dict):
+        return container.values()
+    if isinstance(container, msgspec.Struct):
+        return [getattr(container, field) for field in container.__struct_fields__]
+    items: Iterable[Any] = container
+    return items
 
 
 def _is_deeper(brackets: bytearray, depth: int) -> bool:
@@ -151,7 +165,8 @@ def _is_deeper(brackets: bytearray, depth: int) -> bool:
 
 
 def _without_texts(data: bytes, syntax: _Syntax) -> Iterator[bytes]:
-    """The document piece by piece, its texts and comments left out: never more than a piece of it is copied."""
+    """The document piece by piece, its texts and comments left out: never more than a piece of it
+    is copied."""
     rests: list[int] = []
 
     def drop(text: re.Match[bytes]) -> bytes:

@@ -1,13 +1,15 @@
 """The ways in which a text can be read, each with the places where its parts stand in the text.
 
-A key that is split by marks nobody sees is whole again on a screen, and one that is written down in base64 is a
-command away from being whole. So whoever looks for keys looks at every reading of a text:
+A key that is split by marks nobody sees is whole again on a screen, and one that is written down in
+base64 is a command away from being whole. So whoever looks for keys looks at every reading of a
+text:
 
 - as it stands;
 - as it is shown: without control sequences, control characters, marks of no width and combining
   marks; with compatibility forms (fullwidth, mathematical, circled) as the letters they stand for;
-  and with `%73`, `%u0073`, `\\u0073`, `\\u{73}`, `\\x73`, `\\163`, `\\r`, `&#115;`, `&#x73;` and `&amp;` decoded,
-  characters in two halves or in the bytes of UTF-8 among them, up to four layers in any mixture;
+  and with `%73`, `%u0073`, `\\u0073`, `\\u{73}`, `\\x73`, `\\163`, `\\r`, `&#115;`, `&#x73;` and
+  `&amp;` decoded, characters in two halves or in the bytes of UTF-8 among them, up to four layers
+  in any mixture;
 - what base64 in it says, in either alphabet, at any alignment, over line ends;
 - what hexadecimal digits in it say, with or without separators.
 
@@ -40,12 +42,14 @@ _MAX_DECODINGS = 2
 _LEAST_BYTES = 8
 _LEAST_BASE64_CHARS = 11
 
-# Letters, digits and signs in other clothes: superscripts, letterlike, circled, ligatures, small, fullwidth and
-# mathematical forms. What each stands for is asked of Unicode (NFKC). Not … and ！（），：；？: every second sentence
-# of some languages has them, and keys do not.
+# Letters, digits and signs in other clothes: superscripts, letterlike, circled, ligatures, small,
+# fullwidth and mathematical forms. What each stands for is asked of Unicode (NFKC). Not … and
+# ！（），：；？: every second sentence of some languages has them, and keys do not.
 _COMPATIBLE = (
-    "\u00aa\u00b2\u00b3\u00b9\u00ba\u02b0-\u02b8\u02e0-\u02e3\u1d2c-\u1d6a\u1d78\u1d9b-\u1dbf\u2070-\u209c"
-    "\u2100-\u2149\u2160-\u217f\u2460-\u24ff\u2c7c\u2c7d\ua7f2-\ua7f4\ufb00-\ufb06\ufb29\ufe50-\ufe6b\uff02-\uff07\uff0a\uff0b\uff0d-\uff19\uff1c-\uff1e\uff20-\uff5e"
+    "\u00aa\u00b2\u00b3\u00b9\u00ba\u02b0-\u02b8\u02e0-\u02e3\u1d2c-\u1d6a\u1d78\u1d9b-\u1dbf"
+    "\u2070-\u209c\u2100-\u2149\u2160-\u217f\u2460-\u24ff\u2c7c\u2c7d\ua7f2-\ua7f4"
+    "\ufb00-\ufb06\ufb29\ufe50-\ufe6b\uff02-\uff07\uff0a\uff0b\uff0d-\uff19\uff1c-\uff1e"
+    "\uff20-\uff5e"
     "\U0001d400-\U0001d7ff\U0001f100-\U0001f16f\U0001fbf0-\U0001fbf9"
 )
 _HEX = "[0-9A-Fa-f]"
@@ -56,23 +60,34 @@ _BEGINS_SEQUENCE = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 # JSON in ASCII writes a character beyond U+FFFF as two escapes, each of which says half of it.
 _TWO_HALVES = re.compile("(?P<halves>[\ud800-\udbff][\udc00-\udfff])")
 _COMPATIBLE_FORM = re.compile(f"(?P<compatible>[{_COMPATIBLE}])")
-# Each way begins with a sign of its own, so that the search goes from sign to sign. A run of backslashes is gone
-# through from its first one alone: whatever follows it, follows it for each of them.
+# Each way begins with a sign of its own, so that the search goes from sign to sign. A run of
+# backslashes is gone through from its first one alone: whatever follows it, follows it for each of
+# them.
 _PERCENT = "%(?:25)*+"
 _BACKSLASHES = r"\\\\*+"
 # A character of UTF-8 as its bytes, each escaped: the first tells how many follow.
 _THEN_PERCENT = rf"{_PERCENT}[89ABab]{_HEX}"
 _THEN_BYTE = rf"{_BACKSLASHES}[xX][89ABab]{_HEX}"
 _THEN_OCTAL = rf"{_BACKSLASHES}2[0-7]{{2}}"
-_UTF8_PERCENT = rf"[CDcd]{_HEX}{_THEN_PERCENT}|[Ee]{_HEX}(?:{_THEN_PERCENT}){{2}}|[Ff]{_HEX}(?:{_THEN_PERCENT}){{3}}"
+_UTF8_PERCENT = (
+    rf"[CDcd]{_HEX}{_THEN_PERCENT}"
+    rf"|[Ee]{_HEX}(?:{_THEN_PERCENT}){{2}}"
+    rf"|[Ff]{_HEX}(?:{_THEN_PERCENT}){{3}}"
+)
 _UTF8_BYTES = (
-    rf"[CDcd]{_HEX}{_THEN_BYTE}|[Ee]{_HEX}(?:{_THEN_BYTE}){{2}}|[Ff]{_HEX}(?:{_THEN_BYTE}){{3}}"
+    rf"[CDcd]{_HEX}{_THEN_BYTE}"
+    rf"|[Ee]{_HEX}(?:{_THEN_BYTE}){{2}}"
+    rf"|[Ff]{_HEX}(?:{_THEN_BYTE}){{3}}"
 )
 _UTF8_OCTAL = (
-    rf"3[0-3][0-7]{_THEN_OCTAL}|3[45][0-7](?:{_THEN_OCTAL}){{2}}|36[0-7](?:{_THEN_OCTAL}){{3}}"
+    rf"3[0-3][0-7]{_THEN_OCTAL}"
+    rf"|3[45][0-7](?:{_THEN_OCTAL}){{2}}"
+    rf"|36[0-7](?:{_THEN_OCTAL}){{3}}"
 )
 _ESCAPES = re.compile(
-    rf"{_PERCENT}(?:(?P<percent>[0-7]{_HEX})|(?P<utf8>{_UTF8_PERCENT})|[uU](?P<percent_u>{_HEX}{{4}}))"
+    rf"{_PERCENT}(?:(?P<percent>[0-7]{_HEX})"
+    rf"|(?P<utf8>{_UTF8_PERCENT})"
+    rf"|[uU](?P<percent_u>{_HEX}{{4}}))"
     rf"|(?<!\\){_BACKSLASHES}(?:[uU](?P<unicode>{_HEX}{{4}}(?:(?<=0000){_HEX}{{4}})?)"
     rf"|[xX](?:(?P<utf8_bytes>{_UTF8_BYTES})|(?P<byte>{_HEX}{{2}}))"
     rf"|[uUxX]\{{0*(?P<braced>{_HEX}{{1,6}})\}}?"
@@ -104,11 +119,19 @@ _BASES = {
     "entity10": 10,
 }
 
-# How marks of no width begin in UTF-8 (zero-width ones and those of direction, soft hyphens, U+FEFF, variation
-# selectors, tags), and fullwidth and mathematical letters. Not accents and C1 controls, which begin like much else.
+# How marks of no width begin in UTF-8 (zero-width ones and those of direction, soft hyphens,
+# U+FEFF, variation selectors, tags), and fullwidth and mathematical letters. Not accents and C1
+# controls, which begin like much else.
 _COMMON_MARKS = (
-    *(b"\xe2\x80", b"\xe2\x81", b"\xc2\xad", b"\xef\xbb\xbf", b"\xef\xb8", b"\xf3\xa0"),
-    *(b"\xef\xbc", b"\xef\xbd", b"\xf0\x9d"),
+    b"\xe2\x80",
+    b"\xe2\x81",
+    b"\xc2\xad",
+    b"\xef\xbb\xbf",
+    b"\xef\xb8",
+    b"\xf3\xa0",
+    b"\xef\xbc",
+    b"\xef\xbd",
+    b"\xf0\x9d",
 )
 
 _BASE64_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -124,14 +147,16 @@ _HEX_PREFIX = re.compile("0[xX]|[^0-9A-Fa-f]")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text as it can be read. `locate` tells where a span of it stands in the text that was given."""
+    """A text as it can be read. `locate` tells where a span of it stands in the text that was
+    given."""
 
     text: str
     locate: Locate
 
 
 def _compile(pattern: str, *, of_bytes: bool = False) -> Any:
-    """A pattern for a search through much text that mostly finds nothing, which re2 does ten times as fast."""
+    """A pattern for a search through much text that mostly finds nothing, which re2 does ten times
+    as fast."""
     options = re2.Options()
     options.never_capture = True
     if of_bytes:
@@ -146,7 +171,8 @@ def _base64_class(values: list[int]) -> str:
 
 
 def _base64_of_ascii() -> list[str]:
-    """Patterns of which one is found in base64 of nine ASCII characters: the high bit of each byte is zero."""
+    """Patterns of which one is found in base64 of nine ASCII characters: the high bit of each byte
+    is zero."""
     high_bits = (0b100000, 0b001000, 0b000010, 0)
     classes = []
     for high_bit in high_bits:
@@ -158,7 +184,8 @@ def _base64_of_ascii() -> list[str]:
 
 
 def _base64_of_marks() -> list[str]:
-    """Patterns of which one is found in base64 of any text with one of the common unseen marks in it."""
+    """Patterns of which one is found in base64 of any text with one of the common unseen marks in
+    it."""
     patterns = []
     for mark in _COMMON_MARKS:
         for n_before in range(3):
@@ -178,7 +205,8 @@ def _base64_of_marks() -> list[str]:
 
 
 def _hex_of_text() -> list[str]:
-    """Patterns of which one is found in hexadecimal digits of eight ASCII characters, or of a common mark."""
+    """Patterns of which one is found in hexadecimal digits of eight ASCII characters, or of a
+    common mark."""
     patterns = [rf"(?:[0-7]{_HEX}{_SEPARATOR}){{{_LEAST_BYTES}}}"]
     for mark in _COMMON_MARKS:
         patterns.append("(?i:" + _SEPARATOR.join([f"{byte:02x}" for byte in mark]) + ")")
@@ -187,10 +215,12 @@ def _hex_of_text() -> list[str]:
 
 _UNLIKE_SHOWN = (
     f"[{CONTROLS}{WIDTHLESS}{_COMPATIBLE}]"
-    rf"|%(?:{_HEX}{{2}}|[uU]{_HEX})|&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{{1,30}};)|\\(?:[uUxX]|[0-3][0-7]|[0abefrv])"
+    rf"|%(?:{_HEX}{{2}}|[uU]{_HEX})"
+    r"|&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,30};)"
+    r"|\\(?:[uUxX]|[0-3][0-7]|[0abefrv])"
 )
-# An escaped line end or tab splits no key that is promised to be found, but may stand inside base64; and in JSON, which
-# has one in every other text, it is nothing to look into by itself.
+# An escaped line end or tab splits no key that is promised to be found, but may stand inside
+# base64; and in JSON, which has one in every other text, it is nothing to look into by itself.
 _unlike_shown = _compile(rf"{_UNLIKE_SHOWN}|\\[nt]")
 _read_otherwise = _compile(
     "|".join([_UNLIKE_SHOWN, *_base64_of_ascii(), *_base64_of_marks(), *_hex_of_text()])
@@ -201,13 +231,15 @@ _text_bytes = _compile(f"(?:{_TEXT_BYTE}){{{_LEAST_BYTES},}}", of_bytes=True)
 
 
 def may_read_otherwise(data: bytes) -> bool:
-    """Whether encoded JSON, or a text in UTF-8, may hold text that can be read in another way than as it stands.
-    Base64 of nine bytes is noticed; for that of eight, look for `base64_marks` as well."""
+    """Whether encoded JSON, or a text in UTF-8, may hold text that can be read in another way than
+    as it stands. Base64 of nine bytes is noticed; for that of eight, look for `base64_marks` as
+    well."""
     return _read_otherwise.search(data) is not None
 
 
 def base64_marks(value: bytes) -> set[bytes]:
-    """Texts of which one stands in any base64, of the common alphabet, that says eight bytes of `value` in a row."""
+    """Texts of which one stands in any base64, of the common alphabet, that says eight bytes of
+    `value` in a row."""
     marks = set()
     for start in range(len(value) - 5):
         marks.add(binascii.b2a_base64(value[start : start + 6], newline=False))
@@ -222,7 +254,8 @@ def readings(text: str) -> Iterator[Reading]:
 
 
 def shown_readings(text: str) -> Iterator[Reading]:
-    """`text` as it stands and, where that differs, without what is not shown; nothing is decoded."""
+    """`text` as it stands and, where that differs, without what is not shown; nothing is
+    decoded."""
     whole = Reading(text, _same_place)
     yield whole
     if _unlike_shown.search(_as_bytes(text)) is None:
@@ -231,12 +264,14 @@ def shown_readings(text: str) -> Iterator[Reading]:
     if shown is not whole:
         yield shown
     if has_sequences:
-        yield _drop(whole, sequences=False)[0]
+        inside_sequences, _ = _drop(whole, sequences=False)
+        yield inside_sequences
 
 
 def as_shown(text: str) -> str:
     """`text` without what is not shown, and with the escapes in it decoded."""
-    return _decode_layers(Reading(text, _same_place), sequences=True)[0].text
+    shown, _ = _decode_layers(Reading(text, _same_place), sequences=True)
+    return shown.text
 
 
 def _same_place(start: int, end: int) -> Span:
@@ -259,19 +294,20 @@ def _other_readings(reading: Reading, n_decodings: int) -> Iterator[Reading]:
 
 
 def _shown(reading: Reading) -> list[Reading]:
-    """The reading as a screen shows it, with escapes decoded; none where that is as it stands. Where whole sequences
-    are dropped, what is inside them is read as well."""
+    """The reading as a screen shows it, with escapes decoded; none where that is as it stands.
+    Where whole sequences are dropped, what is inside them is read as well."""
     if _unlike_shown.search(_as_bytes(reading.text)) is None:
         return []
     shown, has_sequences = _decode_layers(reading, sequences=True)
-    found = [shown]
-    if has_sequences:
-        found.append(_decode_layers(reading, sequences=False)[0])
-    return found
+    if not has_sequences:
+        return [shown]
+    inside_sequences, _ = _decode_layers(reading, sequences=False)
+    return [shown, inside_sequences]
 
 
 def _decode_layers(reading: Reading, *, sequences: bool) -> tuple[Reading, bool]:
-    """The reading without what is not shown and with escapes decoded; and whether a sequence was dropped."""
+    """The reading without what is not shown and with escapes decoded; and whether a sequence was
+    dropped."""
     reading, has_sequences = _drop(reading, sequences=sequences)
     for _ in range(_MAX_LAYERS):
         decoded = _rewrite(reading, _ESCAPES)
@@ -283,7 +319,8 @@ def _decode_layers(reading: Reading, *, sequences: bool) -> tuple[Reading, bool]
 
 
 def _drop(reading: Reading, *, sequences: bool) -> tuple[Reading, bool]:
-    """The reading without what is not shown, in plain letters; and whether a control sequence was dropped."""
+    """The reading without what is not shown, in plain letters; and whether a control sequence was
+    dropped."""
     has_sequences = False
     if not reading.text.isascii():
         reading = _rewrite(reading, _TWO_HALVES)
@@ -297,49 +334,65 @@ def _drop(reading: Reading, *, sequences: bool) -> tuple[Reading, bool]:
     return reading, has_sequences
 
 
+class _Changes:
+    """Where the changes to a text stand, in the new text and in the old one, in their order."""
+
+    def __init__(self) -> None:
+        self._new_starts: list[int] = []
+        self._new_ends: list[int] = []
+        self._old_starts: list[int] = []
+        self._old_ends: list[int] = []
+
+    def add(self, *, new_start: int, new_end: int, old_start: int, old_end: int) -> None:
+        self._new_starts.append(new_start)
+        self._new_ends.append(new_end)
+        self._old_starts.append(old_start)
+        self._old_ends.append(old_end)
+
+    def locate(self, start: int, end: int) -> Span:
+        """The span of the old text that a span of the new one was made of."""
+        return self._find_old_start(start), self._find_old_end(end)
+
+    def _find_old_start(self, start: int) -> int:
+        change = bisect_right(self._new_starts, start) - 1
+        if change < 0:
+            return start
+        if start < self._new_ends[change]:
+            return self._old_starts[change]
+        return self._old_ends[change] + start - self._new_ends[change]
+
+    def _find_old_end(self, end: int) -> int:
+        change = bisect_right(self._new_starts, end - 1) - 1
+        if change < 0:
+            return end
+        return self._old_ends[change] + max(0, end - self._new_ends[change])
+
+
 def _rewrite(reading: Reading, pattern: re.Pattern[str]) -> Reading:
     """`reading` with every match replaced by what it stands for; itself where there is none."""
     text = reading.text
     parts: list[str] = []
-    # Of every change: where it begins and ends in the new text, and where in the old one.
-    new_starts: list[int] = []
-    new_ends: list[int] = []
-    old_starts: list[int] = []
-    old_ends: list[int] = []
-    done = 0
-    n_new = 0
+    changes = _Changes()
+    n_read = 0
+    n_written = 0
     for match in pattern.finditer(text):
         replacement = _stands_for(match)
         if replacement is None:
             continue
         start, end = match.span()
-        parts.append(text[done:start])
+        parts.append(text[n_read:start])
         parts.append(replacement)
-        n_new += start - done
-        new_starts.append(n_new)
-        n_new += len(replacement)
-        new_ends.append(n_new)
-        old_starts.append(start)
-        old_ends.append(end)
-        done = end
+        new_start = n_written + start - n_read
+        n_written = new_start + len(replacement)
+        changes.add(new_start=new_start, new_end=n_written, old_start=start, old_end=end)
+        n_read = end
     if not parts:
         return reading
-    parts.append(text[done:])
-    outer = reading.locate
+    parts.append(text[n_read:])
+    locate_in_source = reading.locate
 
     def locate(start: int, end: int) -> Span:
-        change = bisect_right(new_starts, start) - 1
-        old_start = start
-        if change >= 0:
-            is_inside = start < new_ends[change]
-            old_start = (
-                old_starts[change] if is_inside else old_ends[change] + start - new_ends[change]
-            )
-        change = bisect_right(new_starts, end - 1) - 1
-        old_end = end
-        if change >= 0:
-            old_end = old_ends[change] + max(0, end - new_ends[change])
-        return outer(old_start, old_end)
+        return locate_in_source(*changes.locate(start, end))
 
     return Reading("".join(parts), locate)
 
@@ -360,9 +413,7 @@ def _stands_for(match: re.Match[str]) -> str | None:
     if kind == "ampersand":
         return "&"
     if kind == "named":
-        character = html5.get(value)
-        # `&amp;Cd2;` is no name of a character, but the ampersand before it is written as one.
-        return f"&{value}" if character is None and match[0] != f"&{value}" else character
+        return _name_character(match[0], value)
     if kind == "utf8":
         return _decode_utf8(bytes.fromhex(re.sub(_PERCENT, "", value)))
     if kind == "utf8_bytes":
@@ -372,6 +423,15 @@ def _stands_for(match: re.Match[str]) -> str | None:
         return _decode_utf8(bytes([int(digits, 8) for digits in re.findall("[0-7]+", value)]))
     code = int(value, _BASES[kind])
     return chr(code) if code <= 0x10FFFF else None
+
+
+def _name_character(entity: str, name: str) -> str | None:
+    """The character that `&name;` stands for; None where it stands for none."""
+    character = html5.get(name)
+    if character is not None or entity == f"&{name}":
+        return character
+    # `&amp;Cd2;` is no name of a character, but the ampersand before it is written as one.
+    return f"&{name}"
 
 
 def _decode_utf8(data: bytes) -> str | None:
@@ -400,7 +460,8 @@ def _read_base64(reading: Reading) -> Iterator[Reading]:
         return [place for place, byte in enumerate(one_byte_each) if byte not in _LINE_ENDS]
 
     def place_of(at: int) -> int:
-        """Where a character of `data` stands in the text; what is between runs counts to the run before it."""
+        """Where a character of `data` stands in the text; what is between runs counts to the run
+        before it."""
         run = bisect_right(run_starts, at) - 1
         start, end = runs[run]
         place = min(start + at - run_starts[run], end - 1)
@@ -473,7 +534,8 @@ def _texts_in(data: bytes, locate_bytes: Locate) -> Iterator[Reading]:
 
 
 def _character_places(data: bytes, start: int, end: int, n_chars: int) -> list[int]:
-    """Where the characters of a stretch begin. One that is broken may be several: then they share a place."""
+    """Where the characters of a stretch begin. One that is broken may be several: then they share a
+    place."""
     places: list[int] = []
     at = start
     while at < end:

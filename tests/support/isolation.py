@@ -21,7 +21,13 @@ NO_SERVER = "127.0.0.1:9"
 # What programs need to start and to find each other; what steers the tests themselves. Nothing else is let in, because
 # nobody can list the variables in which a machine keeps its keys.
 KEPT = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USER", "LOGNAME", "LD_LIBRARY_PATH")
-KEPT_FOR_TESTS = ("CI", "CLAWGAUGE_KILL_SEED", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+KEPT_FOR_TESTS = (
+    "CI",
+    "CLAWGAUGE_KILL_SEED",
+    "CLAWGAUGE_RENEW_SCREENS",
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+)
 KEPT_BEGINNINGS = ("PYTEST_", "PIP_", "COVERAGE_")
 # What clawgauge looks for on the PATH. Tests that need one bring a program of their own.
 HIDDEN_PROGRAMS = frozenset({"claude", "openclaw", "ollama", "nvidia-smi", "rocm-smi"})

@@ -96,11 +96,9 @@ def _format_amount(amount: Amount, unit: Unit, style: Style, digits: int) -> str
     if unit == "bytes":
         return format_bytes(amount.value)
     if unit == "joules":
-        return (
-            f"{rounded(amount.value)} J"
-            if style is Style.FULL
-            else f"{rounded(amount.value / 1000, 1)} kJ"
-        )
+        if style is Style.FULL:
+            return f"{rounded(amount.value)} J"
+        return f"{rounded(amount.value / 1000, 1)} kJ"
     if unit == "rate":
         return format_percent(amount.value)
     if unit == "per_s":

@@ -21,10 +21,10 @@ def _amount(
     name: str,
     unit: Unit,
     better: Better,
-    title: str,
+    titles: Titles,
     read: Callable[[StepSummary], float | None],
 ) -> Figure[StepSummary]:
-    return Figure(name, unit, better, "load", lambda step: Amount(read(step)), Titles(title, title))
+    return Figure(name, unit, better, lambda step: Amount(read(step)), titles)
 
 
 def _percentiles(
@@ -38,7 +38,6 @@ def _percentiles(
             name=f"{name}_{percentile}_ms",
             unit="ms",
             better="lower",
-            scope="load",
             read=partial(_read_percentile, read, percentile),
             titles=Titles(title, title),
         )
@@ -53,19 +52,26 @@ def _read_percentile(
 
 
 _TABLE: list[Figure[StepSummary]] = [
-    _amount("n", "count", None, "n", lambda step: step.n),
-    _amount("requests_per_s", "per_s", "higher", "requests/s", lambda step: step.requests_per_s),
-    _amount("output_tokens_per_s", "tps", "higher", "tokens/s",
+    _amount("n", "count", None, Titles("n", "Calls"), lambda step: step.n),
+    _amount("requests_per_s", "per_s", "higher", Titles("requests/s", "Requests/s"),
+            lambda step: step.requests_per_s),
+    _amount("output_tokens_per_s", "tps", "higher", Titles("tokens/s", "Tokens/s"),
             lambda step: step.output_tokens_per_s),
     *_percentiles("ttft", lambda step: step.ttft_ms),
     *_percentiles("tpot", lambda step: step.tpot_ms),
     *_percentiles("itl", lambda step: step.itl_ms),
     *_percentiles("e2e", lambda step: step.e2e_ms),
-    _amount("queue_ms", "ms", "lower", "queue", lambda step: step.server_ms.get("queue")),
-    _amount("prefill_ms", "ms", "lower", "prefill", lambda step: step.server_ms.get("prefill")),
-    _amount("attained", "rate", "higher", "within limits", lambda step: step.attained),
-    _amount("n_failed", "count", "lower", "failed", lambda step: step.n_failed),
-    _amount("output_tokens", "count", None, "answer", lambda step: step.output_tokens),
-    _amount("cached_tokens", "count", "higher", "cached", lambda step: step.cached_tokens),
+    _amount("queue_ms", "ms", "lower", Titles("queue", "Queue"),
+            lambda step: step.server_ms.get("queue")),
+    _amount("prefill_ms", "ms", "lower", Titles("prefill", "Prefill"),
+            lambda step: step.server_ms.get("prefill")),
+    _amount("attained", "rate", "higher", Titles("within limits", "Within limits"),
+            lambda step: step.attained),
+    _amount("n_failed", "count", "lower", Titles("failed", "Failed"),
+            lambda step: step.n_failed),
+    _amount("output_tokens", "count", None, Titles("answer", "Answer"),
+            lambda step: step.output_tokens),
+    _amount("cached_tokens", "count", "higher", Titles("cached", "Cached"),
+            lambda step: step.cached_tokens),
 ]  # fmt: skip
 LOAD_FIGURES: Mapping[str, Figure[StepSummary]] = {figure.name: figure for figure in _TABLE}

@@ -132,7 +132,7 @@ def _longest_load(model: GroupSummary) -> Amount:
 
 
 def _rate(name: str, titles: Titles, read: Callable[[GroupSummary], Rate]) -> Figure[GroupSummary]:
-    return Figure(name, "rate", "higher", "model", read, titles)
+    return Figure(name, "rate", "higher", read, titles)
 
 
 def _amount(
@@ -142,7 +142,7 @@ def _amount(
     titles: Titles,
     read: Callable[[GroupSummary], float | None],
 ) -> Figure[GroupSummary]:
-    return Figure(name, unit, better, "model", lambda model: Amount(read(model)), titles)
+    return Figure(name, unit, better, lambda model: Amount(read(model)), titles)
 
 
 def _percentiles(
@@ -154,7 +154,7 @@ def _percentiles(
 
     def define(which: str, read_value: Callable[[GroupSummary], Value]) -> Figure[GroupSummary]:
         titles_of_one = Titles(titles.short.format(which), titles.long.format(which))
-        return Figure(names.format(which), unit, better, "model", read_value, titles_of_one)
+        return Figure(names.format(which), unit, better, read_value, titles_of_one)
 
     return [
         define("p50", lambda model: Percentile.of(read(model), "p50")),
@@ -169,37 +169,37 @@ def _server_parts() -> list[Figure[GroupSummary]]:
     for part in SERVER_PARTS:
         titles = Titles(part, part.capitalize())
         read = partial(_server_part, part=part)
-        figures.append(Figure(f"server_{part}_ms", "ms", "lower", "model", read, titles))
+        figures.append(Figure(f"server_{part}_ms", "ms", "lower", read, titles))
     return figures
 
 
 _OF_MODELS_AND_SUITES: list[Figure[ModelOrSuite]] = [
-    Figure("answered", "rate", "higher", "suite", answered, Titles("answered", "Answered")),
-    Figure("objective_pass_rate", "rate", "higher", "suite", passed, Titles("passed", "Pass rate")),
-    Figure("passed_of_asked", "rate", "higher", "suite", passed_of_asked,
+    Figure("answered", "rate", "higher", answered, Titles("answered", "Answered")),
+    Figure("objective_pass_rate", "rate", "higher", passed, Titles("passed", "Pass rate")),
+    Figure("passed_of_asked", "rate", "higher", passed_of_asked,
            Titles("pass", "Pass of asked")),
-    Figure("p50_ms", "ms", "lower", "suite", lambda part: Percentile.of(timed(part), "p50"),
+    Figure("p50_ms", "ms", "lower", lambda part: Percentile.of(timed(part), "p50"),
            Titles("p50 ms", "p50")),
-    Figure("p95_ms", "ms", "lower", "suite", lambda part: Percentile.of(timed(part), "p95"),
+    Figure("p95_ms", "ms", "lower", lambda part: Percentile.of(timed(part), "p95"),
            Titles("p95 ms", "p95")),
-    Figure("p99_ms", "ms", "lower", "suite", lambda part: Percentile.of(timed(part), "p99"),
+    Figure("p99_ms", "ms", "lower", lambda part: Percentile.of(timed(part), "p99"),
            Titles("p99 ms", "p99")),
-    Figure("mean_ms", "ms", "lower", "suite", lambda part: Amount(timed(part).mean),
+    Figure("mean_ms", "ms", "lower", lambda part: Amount(timed(part).mean),
            Titles("mean ms", "Mean")),
-    Figure("n_timed", "count", None, "suite", lambda part: Amount(timed(part).n), Titles("n", "n")),
-    Figure("n_timeouts", "count", "lower", "suite", lambda part: Amount(part.n_timeouts),
+    Figure("n_timed", "count", None, lambda part: Amount(timed(part).n), Titles("n", "Calls")),
+    Figure("n_timeouts", "count", "lower", lambda part: Amount(part.n_timeouts),
            Titles("timeouts", "Timeouts")),
 ]  # fmt: skip
 _OF_MODELS: list[Figure[GroupSummary]] = [
     # Verdicts
     _rate("success_rate_ok", Titles("success", "Success"), lambda m: Rate(m.n_success, m.n_ok)),
     _rate("pass_rate_scheduled", Titles("of planned", "Pass of planned"), passed_of_planned),
-    Figure("tier", "tier", "lower", "model", _tier, Titles("tier", "Tool tier")),
-    Figure("tier_1_probability", "rate", "higher", "model", partial(_tier_probability, tier=1),
+    Figure("tier", "tier", "lower", _tier, Titles("tier", "Tool tier")),
+    Figure("tier_1_probability", "rate", "higher", partial(_tier_probability, tier=1),
            Titles("P(1)", "P(1)")),
-    Figure("tier_2_probability", "rate", None, "model", partial(_tier_probability, tier=2),
+    Figure("tier_2_probability", "rate", None, partial(_tier_probability, tier=2),
            Titles("P(2)", "P(2)")),
-    Figure("tier_3_probability", "rate", "lower", "model", partial(_tier_probability, tier=3),
+    Figure("tier_3_probability", "rate", "lower", partial(_tier_probability, tier=3),
            Titles("P(3)", "P(3)")),
     _rate("tool_use_rate", Titles("tools", "Answers with a call"), lambda m: Rate.of(m.tool_use)),
     _amount("tool_use_n_eff", "count", None, Titles("worth n", "Worth n"),
@@ -232,10 +232,10 @@ _OF_MODELS: list[Figure[GroupSummary]] = [
                   lambda m: m.ttfa_ms),
     *_percentiles("output_tps_{}", "tps", Titles("tok/s", "Tokens/s {}"), lambda m: m.output_tps),
     *_server_parts(),
-    Figure("longest_load_ms", "ms", "lower", "model", _longest_load,
+    Figure("longest_load_ms", "ms", "lower", _longest_load,
            Titles("longest load", "Longest load")),
     # What it took
-    Figure("cost_per_call_usd", "usd", "lower", "model", _cost_per_call,
+    Figure("cost_per_call_usd", "usd", "lower", _cost_per_call,
            Titles("cost", "Cost of a call")),
     _amount("cost_usd", "usd", "lower", Titles("cost", "Cost"), lambda m: m.cost_usd),
     _amount("input_tokens", "count", None, Titles("tokens in", "Tokens in"),
@@ -246,9 +246,9 @@ _OF_MODELS: list[Figure[GroupSummary]] = [
             lambda m: m.cached_tokens),
     _amount("wall_clock_ms", "ms", "lower", Titles("took", "Suite took"),
             lambda m: m.wall_clock_ms),
-    Figure("memory_before_bytes", "bytes", None, "model", lambda m: _memory(m.resources_before),
+    Figure("memory_before_bytes", "bytes", None, lambda m: _memory(m.resources_before),
            Titles("memory before", "Memory before")),
-    Figure("memory_after_bytes", "bytes", None, "model", lambda m: _memory(m.resources_after),
+    Figure("memory_after_bytes", "bytes", None, lambda m: _memory(m.resources_after),
            Titles("memory after", "Memory after")),
     _amount("peak_memory_bytes", "bytes", "lower", Titles("peak", "Its peak"),
             lambda m: m.peak_memory_bytes),

@@ -14,8 +14,6 @@ Part = TypeVar("Part", contravariant=True)
 PercentileName: TypeAlias = Literal["p50", "p95", "p99"]
 Unit: TypeAlias = Literal["rate", "ms", "count", "tps", "per_s", "usd", "tier", "bytes", "joules"]
 Better: TypeAlias = Literal["higher", "lower"] | None
-# `suite` figures are read of a whole model too; `model` and `load` figures of nothing else.
-Scope: TypeAlias = Literal["model", "suite", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ Value: TypeAlias = Rate | Percentile | Amount
 
 
 class Titles(NamedTuple):
-    """What a figure is called where there is little room, and where there is more. A view may
-    call it otherwise."""
+    """The heading of a figure where there is little room, and where there is more. A view that has
+    another word for it says so in its column."""
 
     short: str
     long: str
@@ -94,6 +92,5 @@ class Figure(Generic[Part]):
     name: str
     unit: Unit
     better: Better
-    scope: Scope
     read: Callable[[Part], Value]
     titles: Titles

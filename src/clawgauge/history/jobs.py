@@ -37,7 +37,7 @@ def judge_newest(
     no answer. `runs` are the newest first."""
     verdicts = []
     for name, job in _find_jobs(runs).items():
-        evidence_by_target = _find_evidence(job, runs, is_wanted)
+        evidence_by_target = _find_evidence(name, job, runs, is_wanted)
         verdicts += _judge_job(name, job, evidence_by_target)
     return verdicts
 
@@ -51,7 +51,10 @@ def _find_jobs(runs: Sequence[tuple[RunSummary, RunConfig | None]]) -> dict[str,
 
 
 def _find_evidence(
-    job: Job, runs: Sequence[tuple[RunSummary, RunConfig | None]], is_wanted: IsWanted
+    name: str,
+    job: Job,
+    runs: Sequence[tuple[RunSummary, RunConfig | None]],
+    is_wanted: IsWanted,
 ) -> dict[Target, _Evidence]:
     """The run that tells most of each target, in the order in which targets are met."""
     evidence: dict[Target, _Evidence] = {}
@@ -61,7 +64,7 @@ def _find_evidence(
             newer = evidence.get(target)
             if not is_wanted(target) or (newer is not None and newer.is_final):
                 continue
-            judged = judge_model(job, group, settings_of(config, target))
+            judged = judge_model(name, job, group, settings_of(config, target))
             if newer is None or _tells_more(judged, newer.judged):
                 evidence[target] = _Evidence(judged=judged, run_id=run.run_id, config=config)
     return evidence

@@ -10,7 +10,7 @@ from clawgauge.figures import INDICATIVE, Style, format_cell, read_figure
 from clawgauge.figures.values import Amount
 from clawgauge.prices import host_of, is_free, settings_of
 from clawgauge.proxies import is_loopback
-from clawgauge.records import Fit, GroupSummary, JobVerdict, RunConfig, RunSummary
+from clawgauge.records import GroupSummary, JobVerdict, RunConfig, RunSummary
 from clawgauge.reports.columns import ModelColumn
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
 from clawgauge.reports.words import LEGEND, context_rows, name_models
@@ -23,26 +23,38 @@ NOBODY = "none of these"
 _FREE = "free"
 _MAX_NAMED = 3
 _FIGURES = (
-    ModelColumn("answered", "answered"),
-    ModelColumn("tier", "tier"),
-    ModelColumn("passed_of_asked", "pass", Style.WITH_PERCENT),
-    ModelColumn("tool_use_rate", "tools"),
-    ModelColumn("restraint", "restraint"),
-    ModelColumn("tasks", "tasks"),
-    ModelColumn("agreement", "agrees"),
-    ModelColumn("p50_ms", "p50 ms"),
-    ModelColumn("p95_ms", "p95 ms"),
+    ModelColumn.short("answered"),
+    ModelColumn.short("tier"),
+    ModelColumn.short("passed_of_asked", Style.WITH_PERCENT),
+    ModelColumn.short("tool_use_rate"),
+    ModelColumn.short("restraint"),
+    ModelColumn.short("tasks"),
+    ModelColumn.short("agreement"),
+    ModelColumn.short("p50_ms"),
+    ModelColumn.short("p95_ms"),
     ModelColumn("ttft_p50_ms", "first ms"),
-    ModelColumn("output_tps_p50", "tok/s"),
-    ModelColumn("cost_per_call_usd", "cost"),
+    ModelColumn.short("output_tps_p50"),
+    ModelColumn.short("cost_per_call_usd"),
     ModelColumn("peak_memory_bytes", "machine"),
-    ModelColumn("energy_j", "energy"),
+    ModelColumn.short("energy_j"),
 )
 # The columns a person misses least; what decides the jobs goes last.
 _YIELDING = (
-    "energy", "machine", "tok/s", "p50 ms", "first ms", "cost", "p95 ms", "answered", "pass",
-    "tier", "agrees", "restraint", "tools", "tasks",
-)  # fmt: skip
+    "energy",
+    "machine",
+    "tok/s",
+    "p50 ms",
+    "first ms",
+    "cost",
+    "p95 ms",
+    "answered",
+    "pass",
+    "tier",
+    "agrees",
+    "restraint",
+    "tools",
+    "tasks",
+)
 
 
 class Choice(NamedTuple):
@@ -75,13 +87,8 @@ def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     first = job.ranking[0]
     best = [fit for fit in job.ranking if fit.tie] or [first]
     order = list(names)
-
-    def place_of(fit: Fit) -> tuple[int, int]:
-        """By the job's own figures; of those that are alike in them, who is better in the other
-        jobs."""
-        return fit.place, order.index(fit.target)
-
-    best.sort(key=place_of)
+    # By the job's own figures; of those that are alike in them, by who is better in the other jobs.
+    best.sort(key=lambda fit: (fit.place, order.index(fit.target)))
     use = [names[fit.target] for fit in best]
     if len(use) > _MAX_NAMED + 1:
         n_more = len(use) - _MAX_NAMED
@@ -108,11 +115,12 @@ def describe_models(
     names = name_models(group.target.label for group in groups)
     figures = _choose_figures(groups, config)
     rows = []
-    for place, group in enumerate(groups):
+    for row_number, group in enumerate(groups):
         label = group.target.label
         name = f"{names[label]} !" if group.tool_use.caution else names[label]
         marks = [_mark_of(job, label) for job in jobs]
-        rows.append([name, *marks, *(cells[place] for cells in figures.values())])
+        cells = [column_cells[row_number] for column_cells in figures.values()]
+        rows.append([name, *marks, *cells])
     columns = [
         Column("model", narrow="name"),
         *(Column(job.column, narrow="mark") for job in jobs),
@@ -209,13 +217,19 @@ def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
     still_open = [job for job in jobs if job.suites]
     if not still_open:
         return []
-    to_ask = {target for job in still_open for target in job.targets}
-    targets = [target for target in order_targets(jobs) if target in to_ask]
-    suites = list(dict.fromkeys(suite for job in still_open for suite in job.suites))
+    open_targets: set[str] = set()
+    suites: list[str] = []
+    for job in still_open:
+        open_targets.update(job.targets)
+        for suite in job.suites:
+            if suite not in suites:
+                suites.append(suite)
+    targets = [target for target in order_targets(jobs) if target in open_targets]
     *pieces, last = word_run(targets, suites)
+    command = [f"{piece} \\" for piece in pieces]
+    command.append(last)
     names = list_names([job.job for job in still_open], len(still_open))
-    command = Commands([*(f"{piece} \\" for piece in pieces), last])
-    return [Prose([f"To tell who is fit for {names}, run:"]), command]
+    return [Prose([f"To tell who is fit for {names}, run:"]), Commands(command)]
 
 
 def word_tier_mark(tier: int | None, *, decided: bool) -> str:

@@ -1,4 +1,5 @@
-"""One call in full, as plain text: what was asked, what came back, how it was judged, what it took."""
+"""One call in full as plain text: what was asked, what came back, how it was judged, what it
+took."""
 
 from __future__ import annotations
 
@@ -11,84 +12,104 @@ from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import shown_ms, verdict_word
 from clawgauge.words import cut_text, format_latency, rounded
 
-_TEXT_CHARS, _WIDTH = 20_000, 80
+_MAX_TEXT_CHARS = 20_000
+_WIDTH = 80
 _HEADING = re.compile("^-- ", re.MULTILINE)
 
 
 def render_call(result: Result, prompt: Prompt | None) -> str:
-    suite = f"{result.suite}/" if result.suite else ""
-    head = f"{result.target.label}  {suite}{result.prompt_id}#{result.repeat}  {result.prompt_name}"
-    blocks = {
-        "verdict": clean_cell(
-            f"fail: {result.violation}" if result.violation else verdict_word(result)
-        ),
-        "time": textwrap.fill(_time(result), _WIDTH),
-        "tokens": clean_cell(_tokens(result)),
-        "attempts": "\n".join(clean_cell(_attempt(one)) for one in result.attempts),
-        "tool calls": "\n".join(clean_cell(_invocation(one)) for one in result.tool_invocations),
-        "error": clean_cell(result.error or ""),
-        "warnings": "\n".join(map(clean_cell, result.warnings)),
-    }
+    """The call under one heading for each of its texts. `prompt` is None where it was not
+    recorded."""
+    blocks = _describe_result(result)
     if prompt is not None:
-        messages = cut_text("\n\n".join(map(str, prompt.messages)), _TEXT_CHARS)
-        blocks |= {"system": prompt.system or "", "messages": messages, "prompt": prompt.prompt}
-        blocks["expected"] = json.dumps(prompt.validator, ensure_ascii=False)
-    blocks["reasoning"] = cut_text(result.reasoning_text or "", _TEXT_CHARS)
-    blocks["answer"] = cut_text(result.raw_output, _TEXT_CHARS)
-    # A line of an answer, or of a prompt, that looks like one of these headings stands further in.
-    told = [
-        f"-- {name}\n{_HEADING.sub(' -- ', clean_lines(text))}"
-        for name, text in blocks.items()
-        if text
-    ]
-    return "".join([f"{clean_cell(head)}\n", *told, "\n"])
+        blocks |= _describe_prompt(prompt)
+    blocks["reasoning"] = cut_text(result.reasoning_text or "", _MAX_TEXT_CHARS)
+    blocks["answer"] = cut_text(result.raw_output, _MAX_TEXT_CHARS)
+    lines = [f"{clean_cell(_title(result))}\n"]
+    for heading, text in blocks.items():
+        if not text:
+            continue
+        # A line of an answer, or of a prompt, that looks like one of these headings stands further
+        # in.
+        indented = _HEADING.sub(" -- ", clean_lines(text))
+        lines.append(f"-- {heading}\n{indented}")
+    lines.append("\n")
+    return "".join(lines)
 
 
-def _invocation(call: ToolInvocation) -> str:
-    arguments = (
-        "" if call.arguments is None else f" {json.dumps(call.arguments, ensure_ascii=False)}"
-    )
-    return f"{call.name}{arguments} ({call.channel}{'' if call.valid else ', malformed'})"
+def _title(result: Result) -> str:
+    suite = f"{result.suite}/" if result.suite else ""
+    prompt = f"{suite}{result.prompt_id}#{result.repeat}"
+    return f"{result.target.label}  {prompt}  {result.prompt_name}"
 
 
-def _time(result: Result) -> str:
-    micro = result.timings_us
-    firsts = {
-        "first token": (micro.ttft, result.ttft_ms),
-        "first answer token": (micro.ttfa, result.ttfa_ms),
+def _describe_result(result: Result) -> dict[str, str]:
+    verdict = f"fail: {result.violation}" if result.violation else verdict_word(result)
+    attempts = [clean_cell(_word_attempt(attempt)) for attempt in result.attempts]
+    invocations = [clean_cell(_word_invocation(call)) for call in result.tool_invocations]
+    warnings = [clean_cell(warning) for warning in result.warnings]
+    return {
+        "verdict": clean_cell(verdict),
+        "time": textwrap.fill(_word_times(result), _WIDTH),
+        "tokens": clean_cell(_word_tokens(result)),
+        "attempts": "\n".join(attempts),
+        "tool calls": "\n".join(invocations),
+        "error": clean_cell(result.error or ""),
+        "warnings": "\n".join(warnings),
     }
-    parts = [
-        f"e2e {result.e2e_ms} ms",
-        *(
-            f"{name} {format_latency(ms)}"
-            for name, both in firsts.items()
-            if (ms := shown_ms(*both)) is not None
-        ),
-        ""
-        if micro.connect is None
-        else f"connect {format_latency(micro.connect / 1000)} (outside the clock)",
-        "" if result.output_tps is None else f"{rounded(result.output_tps, 1)} tokens/s",
-        f"waited in all {result.total_ms} ms" if len(result.attempts) > 1 else "",
-        "cold start" if result.cold_start else "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
-def _tokens(result: Result) -> str:
+def _describe_prompt(prompt: Prompt) -> dict[str, str]:
+    messages = "\n\n".join(str(message) for message in prompt.messages)
+    return {
+        "system": prompt.system or "",
+        "messages": cut_text(messages, _MAX_TEXT_CHARS),
+        "prompt": prompt.prompt,
+        "expected": json.dumps(prompt.validator, ensure_ascii=False),
+    }
+
+
+def _word_invocation(call: ToolInvocation) -> str:
+    arguments = ""
+    if call.arguments is not None:
+        arguments = f" {json.dumps(call.arguments, ensure_ascii=False)}"
+    malformed = "" if call.valid else ", malformed"
+    return f"{call.name}{arguments} ({call.channel}{malformed})"
+
+
+def _word_times(result: Result) -> str:
+    exact = result.timings_us
+    parts = [f"e2e {result.e2e_ms} ms"]
+    first_token_ms = shown_ms(exact.ttft, result.ttft_ms)
+    if first_token_ms is not None:
+        parts.append(f"first token {format_latency(first_token_ms)}")
+    first_answer_ms = shown_ms(exact.ttfa, result.ttfa_ms)
+    if first_answer_ms is not None:
+        parts.append(f"first answer token {format_latency(first_answer_ms)}")
+    if exact.connect is not None:
+        parts.append(f"connect {format_latency(exact.connect / 1000)} (outside the clock)")
+    if result.output_tps is not None:
+        parts.append(f"{rounded(result.output_tps, 1)} tokens/s")
+    if len(result.attempts) > 1:
+        parts.append(f"waited in all {result.total_ms} ms")
+    if result.cold_start:
+        parts.append("cold start")
+    return ", ".join(parts)
+
+
+def _word_tokens(result: Result) -> str:
     if result.input_tokens is None and result.output_tokens is None:
         return ""
-    finish = f", finish: {result.finish_reason}" if result.finish_reason else ""
     cached = f" ({result.cached_tokens} cached)" if result.cached_tokens else ""
+    finish = f", finish: {result.finish_reason}" if result.finish_reason else ""
     return f"{result.input_tokens} in{cached}, {result.output_tokens} out{finish}"
 
 
-def _attempt(attempt: Attempt) -> str:
-    asked = (
-        f", server asked for {attempt.retry_after_s:g} s"
-        if attempt.retry_after_s is not None
-        else ""
-    )
-    waited = f", then waited {attempt.waited_ms} ms" if attempt.waited_ms else ""
-    return f"{attempt.status} {attempt.failure_type or ''} after {attempt.e2e_ms} ms{asked}{waited}".replace(
-        "  ", " "
-    )
+def _word_attempt(attempt: Attempt) -> str:
+    ending = f"{attempt.status} {attempt.failure_type}" if attempt.failure_type else attempt.status
+    text = f"{ending} after {attempt.e2e_ms} ms"
+    if attempt.retry_after_s is not None:
+        text += f", server asked for {attempt.retry_after_s:g} s"
+    if attempt.waited_ms:
+        text += f", then waited {attempt.waited_ms} ms"
+    return text

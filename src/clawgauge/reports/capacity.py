@@ -17,28 +17,36 @@ from clawgauge.words import ABSENT
 
 _MAX_NAME = 80
 _COLUMNS = (
-    StepColumn("n", "n"),
-    StepColumn("requests_per_s", "requests/s"),
-    StepColumn("output_tokens_per_s", "tokens/s"),
-    StepColumn("ttft_p50_ms", "ttft p50"),
-    StepColumn("ttft_p95_ms", "ttft p95"),
-    StepColumn("tpot_p50_ms", "tpot p50", digits=1),
-    StepColumn("itl_p95_ms", "itl p95", digits=1),
-    StepColumn("e2e_p95_ms", "e2e p95"),
-    StepColumn("queue_ms", "queue"),
-    StepColumn("prefill_ms", "prefill"),
-    StepColumn("attained", "within limits"),
-    StepColumn("n_failed", "failed", is_zero_shown=False),
-    StepColumn("output_tokens", "answer"),
-    StepColumn("cached_tokens", "cached", is_zero_shown=False),
+    StepColumn("n"),
+    StepColumn("requests_per_s"),
+    StepColumn("output_tokens_per_s"),
+    StepColumn("ttft_p50_ms"),
+    StepColumn("ttft_p95_ms"),
+    StepColumn("tpot_p50_ms", digits=1),
+    StepColumn("itl_p95_ms", digits=1),
+    StepColumn("e2e_p95_ms"),
+    StepColumn("queue_ms"),
+    StepColumn("prefill_ms"),
+    StepColumn("attained"),
+    StepColumn("n_failed", is_zero_shown=False),
+    StepColumn("output_tokens"),
+    StepColumn("cached_tokens", is_zero_shown=False),
 )
 _THIN = f"{INDICATIVE} indicative only: p95 under {MIN_SAMPLES_P95} calls"
 # Left out one after the other where there is little room, and of the line that tells of a step as
 # it ends.
 _YIELDING = (
-    "queue", "prefill", "cached", "answer", "itl p95", "tokens/s", "tpot p50", "e2e p95",
-    "ttft p50", "n",
-)  # fmt: skip
+    "queue",
+    "prefill",
+    "cached",
+    "answer",
+    "itl p95",
+    "tokens/s",
+    "tpot p50",
+    "e2e p95",
+    "ttft p50",
+    "n",
+)
 _NOT_IN_A_LINE = _YIELDING[:8]
 
 

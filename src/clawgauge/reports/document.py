@@ -1,6 +1,8 @@
-"""A report as a list of sections, said once: `as_markdown` is here, `terminal.as_text` lays the same out as text.
+"""A report as data: a list of sections, made once for every renderer.
 
-Whatever stands in a part may be a stranger's words: each renderer makes them harmless for its own place."""
+`as_markdown` is here, `terminal.as_text` makes plain text of the same sections and
+`html.sections.as_html` HTML. A part may hold text from models and servers: each renderer makes it
+harmless for its own place."""
 
 from __future__ import annotations
 
@@ -10,30 +12,39 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from clawgauge.reports.clean import clean_cell, display_width, escape_cell, escape_line
 
-_MIN_WIDTH = 3  # a delimiter row needs three dashes to be one everywhere
+# Rows of a table that could be of any length.
+MAX_LISTED = 100
+# A delimiter row needs three dashes to be one everywhere.
+_MIN_WIDTH = 3
 _MAX_CELL = 600
-MAX_LISTED = 100  # rows of a table that could be of any length
+
+Align: TypeAlias = Literal["left", "right"]
 
 
 class Column(NamedTuple):
-    """A heading, the side its cells lean to, and what becomes of them in a terminal too narrow for the table.
+    """A heading, the side its cells lean to, and what becomes of them in a narrow terminal.
 
-    `fixed` cells are never touched, `cut` ones lose their end, `wrapped` ones take more lines, a `name` loses its
-    middle, a `target` its provider first; a `mark` stands close to the next. A column `below` is none there: it stands
-    under its row, two of them beside each other."""
+    - `fixed` cells are never touched.
+    - `cut` cells lose their end.
+    - `wrapped` cells take more lines.
+    - A `name` loses its middle.
+    - A `target` loses its provider, then its middle.
+    - A `mark` stands close to the mark in the next column.
+    - `below` is no column there: the cell stands under its row, two of them beside each other."""
 
     heading: str
-    align: Literal["left", "right"] = "left"
+    align: Align = "left"
     narrow: Literal["fixed", "cut", "wrapped", "name", "target", "mark", "below"] = "fixed"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain text. The rest is for a terminal alone.
+    """Rows of plain text, and how a terminal shows them.
 
-    `yielding` names the columns to leave out where it is narrow, the first first. A `grouped` table's first column
-    stands above the rows that share it. `bare` has no headings, `ruled` a line under them. `legend` explains marks and
-    columns, each where it is to be seen."""
+    `yielding` names the columns to leave out where there is little room, the first one first. In a
+    `grouped` table the first column stands above the rows that share it. A `bare` one has no
+    headings, a `ruled` one has a line under them. `legend` explains marks and columns, each where
+    it is to be seen."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -44,13 +55,14 @@ class Table:
     legend: Mapping[str, str] = field(default_factory=dict)
 
     def explain(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+        """The lines of the legend for what is seen in these columns and rows."""
         headings = {column.heading for column in columns}
-        seen = (
-            mark
-            for mark in self.legend
-            if mark in headings or any(mark in cell for row in rows for cell in row)
-        )
-        return [self.legend[mark] for mark in seen]
+        cells = [cell for row in rows for cell in row]
+        lines = []
+        for mark, explanation in self.legend.items():
+            if mark in headings or any(mark in cell for cell in cells):
+                lines.append(explanation)
+        return lines
 
 
 @dataclass(frozen=True)
@@ -61,29 +73,37 @@ class Prose:
 
 
 class Points(Prose):
-    """A list. What is further in belongs to the line above it."""
+    """A list. A line that is further in belongs to the line above it."""
 
 
 class Commands(Prose):
-    """Lines to be copied, never broken."""
+    """Lines to be copied. They are never broken."""
 
 
 Part: TypeAlias = Table | Prose
 
 
 class Section(NamedTuple):
-    """Parts under a title, which may be empty; one whose parts are all empty is not shown."""
+    """Parts under a title, which may be empty."""
 
     title: str
     parts: Sequence[Part]
 
 
 def shown(sections: Sequence[Section]) -> list[Section]:
-    filled = [
-        (title, [p for p in parts if (p.rows if isinstance(p, Table) else p.lines)])
-        for title, parts in sections
-    ]
-    return [Section(title, parts) for title, parts in filled if parts]
+    """The sections without empty parts; one whose parts are all empty is left out."""
+    filled_sections = []
+    for section in sections:
+        filled_parts = [part for part in section.parts if not _is_empty(part)]
+        if filled_parts:
+            filled_sections.append(Section(section.title, filled_parts))
+    return filled_sections
+
+
+def _is_empty(part: Part) -> bool:
+    if isinstance(part, Table):
+        return not part.rows
+    return not part.lines
 
 
 def as_markdown(title: str, sections: Sequence[Section]) -> str:
@@ -91,44 +111,65 @@ def as_markdown(title: str, sections: Sequence[Section]) -> str:
     blocks = [f"# {escape_cell(title)}"]
     for heading, parts in shown(sections):
         if heading:
-            blocks.append(
-                f"## {escape_cell(heading if ':' in heading else heading[0].upper() + heading[1:])}"
-            )
-        blocks += map(_part, parts)
+            is_target = ":" in heading
+            capitalized = heading if is_target else heading[0].upper() + heading[1:]
+            blocks.append(f"## {escape_cell(capitalized)}")
+        for part in parts:
+            blocks.append(_part(part))
     return "\n\n".join(blocks) + "\n"
 
 
 def _part(part: Part) -> str:
     if isinstance(part, Table):
-        rows = [[escape_cell(cell, limit=_MAX_CELL) for cell in row] for row in part.rows]
-        legend = [Prose(lines)] if (lines := part.explain(part.columns, part.rows)) else []
-        return "\n\n".join([render_table(part.columns, rows), *map(_part, legend)])
+        return _table(part)
     if isinstance(part, Points):
-        return "\n".join(
-            f"{' ' * (len(line) - len(line.lstrip(' ')))}- {escape_line(line)}"
-            for line in part.lines
-        )
+        return "\n".join(_point(line) for line in part.lines)
     if isinstance(part, Commands):
         # An indented block is shown as it stands, whatever back-ticks a name in it holds.
         return "\n".join(f"    {clean_cell(line)}" for line in part.lines)
-    return "\\\n".join(map(escape_line, part.lines))
+    return "\\\n".join(escape_line(line) for line in part.lines)
 
 
-def pad(cell: str, width: int, align: Literal["left", "right"] = "left") -> str:
+def _table(table: Table) -> str:
+    rows = []
+    for row in table.rows:
+        rows.append([escape_cell(cell, limit=_MAX_CELL) for cell in row])
+    text = render_table(table.columns, rows)
+    legend = table.explain(table.columns, rows)
+    if legend:
+        text += f"\n\n{_part(Prose(legend))}"
+    return text
+
+
+def _point(line: str) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return f"{indent}- {escape_line(line)}"
+
+
+def pad(cell: str, width: int, align: Align = "left") -> str:
+    """`cell` in `width` columns of a terminal."""
     space = " " * (width - display_width(cell))
     return space + cell if align == "right" else cell + space
 
 
 def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """A GitHub-style table of escaped cells; its columns line up in a plain text editor too."""
-    lines, aligns = (
-        [[column.heading for column in columns], *rows],
-        [column.align for column in columns],
-    )
-    widths = [max(_MIN_WIDTH, *map(display_width, cells)) for cells in zip(*lines, strict=True)]
-    rule = [
-        "-" * (w - 1) + (":" if align == "right" else "-")
-        for w, align in zip(widths, aligns, strict=True)
-    ]
-    padded = [list(map(pad, line, widths, aligns)) for line in lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [padded[0], rule, *padded[1:]])
+    headings = [column.heading for column in columns]
+    widths = []
+    for cells in zip(headings, *rows, strict=True):
+        widths.append(max(_MIN_WIDTH, *map(display_width, cells)))
+    rule = []
+    for column, width in zip(columns, widths, strict=True):
+        end = ":" if column.align == "right" else "-"
+        rule.append("-" * (width - 1) + end)
+    lines = [_padded(headings, columns, widths), rule]
+    for row in rows:
+        lines.append(_padded(row, columns, widths))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _padded(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    padded = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        padded.append(pad(cell, width, column.align))
+    return padded

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from clawgauge.figures import (
     INDICATIVE,
+    MODEL_FIGURES,
     ModelOrSuite,
     Rate,
     Style,
@@ -25,7 +26,7 @@ from clawgauge.reports import words
 from clawgauge.reports.answer import describe_context, describe_jobs, describe_models, describe_next
 from clawgauge.reports.capacity import describe_capacity
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.columns import ModelColumn
+from clawgauge.reports.columns import ModelColumn, model_cell
 from clawgauge.reports.document import (
     Column,
     Commands,
@@ -56,54 +57,54 @@ _TOLERATED_SHARE = 0.05
 
 # summary.md: a table each, and in it a row a model or a suite.
 _MODELS = (
-    ModelColumn("answered", "Answered", Style.COUNTS),
-    ModelColumn("success_rate_ok", "Success", Style.FULL),
-    ModelColumn("objective_pass_rate", "Pass rate", Style.FULL),
-    ModelColumn("passed_of_asked", "Pass of asked", Style.FULL),
+    ModelColumn.long("answered", Style.COUNTS),
+    ModelColumn.long("success_rate_ok", Style.FULL),
+    ModelColumn.long("objective_pass_rate", Style.FULL),
+    ModelColumn.long("passed_of_asked", Style.FULL),
 )
 _CALLS = (
-    ModelColumn("n_native_calls", "Native calls"),
-    ModelColumn("n_text_calls", "Calls in text"),
-    ModelColumn("n_malformed_calls", "Malformed calls"),
-    ModelColumn("n_mentions", "Mentions"),
-    ModelColumn("n_without_call", "No call"),
+    ModelColumn.long("n_native_calls"),
+    ModelColumn.long("n_text_calls"),
+    ModelColumn.long("n_malformed_calls"),
+    ModelColumn.long("n_mentions"),
+    ModelColumn.long("n_without_call"),
 )
 _BESIDE_THE_TIER = (
-    ModelColumn("argument_accuracy", "Arguments right", Style.FULL),
-    ModelColumn("restraint", "Restraint", Style.FULL),
-    ModelColumn("tasks", "Tasks done", Style.FULL),
-    ModelColumn("agreement", "Agreement with the reference model", Style.FULL),
-    ModelColumn("turns_per_task", "Turns", digits=1),
-    ModelColumn("tokens_per_task", "Tokens"),
+    ModelColumn.long("argument_accuracy", Style.FULL),
+    ModelColumn.long("restraint", Style.FULL),
+    ModelColumn.long("tasks", Style.FULL),
+    ModelColumn.long("agreement", Style.FULL),
+    ModelColumn.long("turns_per_task", digits=1),
+    ModelColumn.long("tokens_per_task"),
 )
 _ANATOMY = (
-    *(ModelColumn(f"server_{part}_ms", part) for part in SERVER_PARTS),
-    ModelColumn("longest_load_ms", "longest load", Style.WITH_UNIT),
+    *(ModelColumn.short(f"server_{part}_ms") for part in SERVER_PARTS),
+    ModelColumn.short("longest_load_ms", Style.WITH_UNIT),
 )
 _SUITES = (
-    ModelColumn("answered", "Answered", Style.COUNTS),
-    ModelColumn("objective_pass_rate", "Pass rate", Style.FULL),
-    ModelColumn("passed_of_asked", "Pass of asked", Style.FULL),
-    ModelColumn("p50_ms", "p50 ms"),
-    ModelColumn("p95_ms", "p95 ms"),
-    ModelColumn("n_timeouts", "Timeouts"),
+    ModelColumn.long("answered", Style.COUNTS),
+    ModelColumn.long("objective_pass_rate", Style.FULL),
+    ModelColumn.long("passed_of_asked", Style.FULL),
+    ModelColumn.short("p50_ms"),
+    ModelColumn.short("p95_ms"),
+    ModelColumn.long("n_timeouts"),
 )
 _RESOURCES = (
-    ModelColumn("peak_memory_bytes", "Its peak"),
-    ModelColumn("peak_vram_bytes", "Peak VRAM"),
+    ModelColumn.long("peak_memory_bytes"),
+    ModelColumn.long("peak_vram_bytes"),
 )
 # A terminal, with --verbose.
 _GLANCE = (
-    ModelColumn("answered", "answered", Style.COUNTS),
-    ModelColumn("objective_pass_rate", "passed", Style.FULL),
+    ModelColumn.short("answered", Style.COUNTS),
+    ModelColumn.short("objective_pass_rate", Style.FULL),
     ModelColumn("passed_of_asked", "of all"),
-    ModelColumn("n_timed", "n"),
-    ModelColumn("p50_ms", "p50 ms"),
-    ModelColumn("p95_ms", "p95 ms"),
-    ModelColumn("p99_ms", "p99 ms"),
-    ModelColumn("ttft_p50_ms", "ttft p50"),
-    ModelColumn("ttft_p95_ms", "ttft p95"),
-    ModelColumn("output_tps_p50", "tok/s"),
+    ModelColumn.short("n_timed"),
+    ModelColumn.short("p50_ms"),
+    ModelColumn.short("p95_ms"),
+    ModelColumn.short("p99_ms"),
+    ModelColumn.short("ttft_p50_ms"),
+    ModelColumn.short("ttft_p95_ms"),
+    ModelColumn.short("output_tps_p50"),
 )
 # The figures a person misses least.
 _YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
@@ -214,8 +215,9 @@ def _word_tier(group: GroupSummary) -> str:
 
 
 def _tool_use_table(groups: Sequence[GroupSummary]) -> Table:
-    calls = ModelColumn("tool_use_rate", "Answers with a call", Style.FULL)
-    headings = _headings(calls.heading, "Worth n", "P(1) / P(2) / P(3)", *_headings_of(_CALLS))
+    calls = ModelColumn.long("tool_use_rate", Style.FULL)
+    worth = MODEL_FIGURES["tool_use_n_eff"].titles.long
+    headings = _headings(calls.heading, worth, "P(1) / P(2) / P(3)", *_headings_of(_CALLS))
     rows = []
     for group in groups:
         cells = [calls.cell(group), _worth(group), _chances(group), *_cells(_CALLS, group)]
@@ -226,7 +228,7 @@ def _tool_use_table(groups: Sequence[GroupSummary]) -> Table:
 def _worth(group: GroupSummary) -> str:
     n_eff = group.tool_use.n_eff
     is_whole = n_eff is None or n_eff.is_integer()
-    return ModelColumn("tool_use_n_eff", "Worth n", digits=0 if is_whole else 1).cell(group)
+    return model_cell("tool_use_n_eff", group, digits=0 if is_whole else 1)
 
 
 def _chances(group: GroupSummary) -> str:
@@ -248,7 +250,8 @@ def _beside_table(groups: Sequence[GroupSummary]) -> Table:
 
 
 def _times_table(groups: Sequence[GroupSummary]) -> Table:
-    headings = ("Measure", "n", "p50", "p95", "p99", "mean", "Timeouts")
+    timeouts = MODEL_FIGURES["n_timeouts"].titles.long
+    headings = ("Measure", "n", "p50", "p95", "p99", "mean", timeouts)
     rows = []
     for group in groups:
         for measure in _measures(group):
@@ -282,7 +285,7 @@ def _measure_cells(measure: _Measure, group: GroupSummary) -> list[str]:
         cells.append(format_percentile(percentile, measure.digits, with_interval=True))
     mean = read_figure(measure.figures.format("mean"), group)
     cells.append(format_cell(mean, measure.unit, digits=measure.digits))
-    cells.append(ModelColumn("n_timeouts", "Timeouts").cell(group))
+    cells.append(model_cell("n_timeouts", group))
     return cells
 
 
@@ -346,13 +349,13 @@ def _failures(groups: Sequence[GroupSummary], refill: str | None) -> list[Part]:
 
 def _resources_table(groups: Sequence[GroupSummary]) -> Table:
     headings = _headings(
-        "Suite took",
+        MODEL_FIGURES["wall_clock_ms"].titles.long,
         "Machine's memory before / after",
         *_headings_of(_RESOURCES),
         "Tokens in / out",
-        "Cached",
-        "Cost",
-        "Energy",
+        MODEL_FIGURES["cached_tokens"].titles.long,
+        MODEL_FIGURES["cost_usd"].titles.long,
+        MODEL_FIGURES["energy_j"].titles.long,
     )
     rows = []
     for group in groups:
@@ -362,16 +365,16 @@ def _resources_table(groups: Sequence[GroupSummary]) -> Table:
             _two_figures("memory_before_bytes", "memory_after_bytes", group),
             *_cells(_RESOURCES, group),
             _two_figures("input_tokens", "output_tokens", group),
-            ModelColumn("cached_tokens", "Cached").cell(group),
+            model_cell("cached_tokens", group),
             word_money(group.cost),
-            ModelColumn("energy_j", "Energy", Style.FULL).cell(group),
+            model_cell("energy_j", group, Style.FULL),
         ]
         rows.append(row)
     return Table(headings, rows)
 
 
 def _two_figures(first: str, second: str, group: GroupSummary) -> str:
-    return f"{ModelColumn(first, '').cell(group)} / {ModelColumn(second, '').cell(group)}"
+    return f"{model_cell(first, group)} / {model_cell(second, group)}"
 
 
 def _notes(summary: RunSummary) -> list[str]:
@@ -405,10 +408,10 @@ def word_repeats(repeats: Repeatability | None) -> str:
     if repeats is None or not repeats.n_prompts:
         return ""
     k = repeats.k
-    one = format_percent(repeats.pass_at_k)
-    every = format_percent(repeats.pass_hat_k)
+    any_passes = format_percent(repeats.pass_at_k)
+    all_pass = format_percent(repeats.pass_hat_k)
     over = f"over {plural(repeats.n_prompts, 'prompt')} asked {k} times"
-    return f"{over}, one of {k} passes in {one} (pass@{k}), all {k} in {every} (pass^{k})"
+    return f"{over}, one of {k} passes in {any_passes} (pass@{k}), all {k} in {all_pass} (pass^{k})"
 
 
 def word_money(cost: CostSummary | None) -> str:
@@ -497,21 +500,25 @@ def _word_source(use: ToolUse) -> str:
 def _word_beside(group: GroupSummary) -> str:
     """The rates beside the tier that were measured: `arguments right 83% · 5/6 · 44–97%;
     restraint …`."""
-    turns = ModelColumn("turns_per_task", "", digits=1).cell(group)
-    tokens = ModelColumn("tokens_per_task", "").cell(group)
-    after_tasks = "" if turns == ABSENT else f", {turns} turns"
-    after_tasks += "" if tokens == ABSENT else f" and {tokens} tokens each"
     parts = []
-    for figure, title, after in (
-        ("argument_accuracy", "arguments right", ""),
-        ("restraint", "restraint", ""),
-        ("tasks", "tasks done", after_tasks),
-        ("agreement", "agreement with the reference model", ""),
-    ):
-        rate = ModelColumn(figure, title, Style.FULL).cell(group)
-        if rate != ABSENT:
-            parts.append(f"{title} {rate}{after}")
+    for figure in ("argument_accuracy", "restraint", "tasks", "agreement"):
+        rate = model_cell(figure, group, Style.FULL)
+        if rate == ABSENT:
+            continue
+        title = MODEL_FIGURES[figure].titles.long.lower()
+        effort = _word_effort(group) if figure == "tasks" else ""
+        parts.append(f"{title} {rate}{effort}")
     return "; ".join(parts)
+
+
+def _word_effort(group: GroupSummary) -> str:
+    """What a task took: `, 4.0 turns and 120 tokens each`."""
+    turns = model_cell("turns_per_task", group, digits=1)
+    tokens = model_cell("tokens_per_task", group)
+    text = "" if turns == ABSENT else f", {turns} turns"
+    if tokens != ABSENT:
+        text += f" and {tokens} tokens each"
+    return text
 
 
 def describe_summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -263,8 +264,11 @@ def test_no_figure_is_defined_that_nobody_shows(
     as_text(summary.describe_summary(shown, verbose=True))
     survey = Survey()
     (run,) = read_runs([tmp_path / "run"], survey)
-    run.summary = shown
-    render_report([run], survey, generated_at=datetime(2026, 2, 14, tzinfo=UTC))
+    render_report(
+        [dataclasses.replace(run, summary=shown)],
+        survey,
+        generated_at=datetime(2026, 2, 14, tzinfo=UTC),
+    )
     assert figures.names | set(METRICS) == set(MODEL_FIGURES)
 
 

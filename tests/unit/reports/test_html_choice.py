@@ -6,21 +6,14 @@ import base64
 import gzip
 import json
 import random
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawgauge.records import Target
-from clawgauge.reports.html.calls import (
-    RunSurvey,
-    Survey,
-    Text,
-    TextStore,
-    choose_calls,
-    share_room,
-)
-from clawgauge.run_data import Row, Run
+from clawgauge.reports.html.survey import CallCounter, Survey, choose_calls, share_room
+from clawgauge.reports.html.texts import Text, TextStore
+from clawgauge.run_data import Row
 
 
 def survey_of(**n_by_model):
@@ -32,7 +25,7 @@ def survey_of(**n_by_model):
                 objective_pass=i % 5 != 0, repeat=i // 10)
             for i in range(n)
         ]  # fmt: skip
-        RunSurvey(survey, 0, Run.open(Path())).add(rows, list(range(n)))
+        CallCounter(survey, 0).add(rows, list(range(n)))
     return survey
 
 

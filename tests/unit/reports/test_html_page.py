@@ -15,7 +15,7 @@ from importlib.resources import files
 import pytest
 
 from clawgauge.reports.html import Survey, read_runs, render_report
-from clawgauge.reports.html.calls import embed_json
+from clawgauge.reports.html.texts import embed_json
 from support.sample_runs import (
     CHARACTERS,
     HOSTILE,

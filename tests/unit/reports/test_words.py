@@ -7,7 +7,8 @@ from collections import Counter
 from clawgauge import words
 from clawgauge.journal import iter_results
 from clawgauge.records import CostSummary, Repeatability, RunOptions
-from clawgauge.reports.html.calls import CallColumns, TextStore
+from clawgauge.reports.html.calls import CallColumns
+from clawgauge.reports.html.texts import TextStore
 from clawgauge.reports.summary import describe_summary, render_markdown, word_money, word_repeats
 from clawgauge.reports.terminal import as_text
 from clawgauge.reports.words import find_answers, word_options

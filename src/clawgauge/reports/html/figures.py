@@ -21,89 +21,93 @@ from clawgauge.figures import (
     read_figure,
 )
 from clawgauge.figures.models import SUITE_FIGURES
+from clawgauge.figures.values import Titles
 from clawgauge.records import SERVER_PARTS, CapacitySummary, GroupSummary, RunSummary, StepSummary
 from clawgauge.records.summary import SuiteBreakdown, ToolUse
+from clawgauge.stats.tiers import TIER_1_RATE, TIER_2_RATE
 from clawgauge.verdict.wording import word_tokens
 from clawgauge.words import ABSENT, format_money, format_percent, rounded
 
 
 @dataclass(frozen=True, slots=True)
 class PageColumn:
-    """A figure under a label. `title` is shown to who points at it. A click sorts by it,
-    `best_first` from above."""
+    """A figure under a label, the figure's own where none is given. `hint` is shown to who points
+    at it."""
 
     figure: str
-    label: str
-    title: str = ""
-    best_first: bool = False
+    label: str = ""
+    hint: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, titles: Titles, *, best_first: bool) -> dict[str, Any]:
+        """A first click sorts the rows by it, `best_first` from above."""
         return {
             "figure": self.figure,
-            "label": self.label,
-            "title": self.title,
-            "bestFirst": self.best_first,
+            "label": self.label or titles.long,
+            "title": self.hint,
+            "bestFirst": best_first,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class PageRate:
-    """A rate that may be drawn for all models; `has_tiers` draws the bounds of the tool-use
-    tiers into it."""
+    """A rate that may be drawn for all models; `bounds` are drawn into it, each with its name."""
 
     figure: str
     label: str
     lead: str
-    has_tiers: bool = False
+    bounds: Sequence[tuple[float, str]] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
             "figure": self.figure,
             "label": self.label,
             "lead": self.lead,
-            "hasTiers": self.has_tiers,
+            "bounds": self.bounds,
         }
 
 
+_TIER_1 = format_percent(TIER_1_RATE)
+_TIER_2 = format_percent(TIER_2_RATE)
+_TIER_NOTE = f"Tool-use tier: 1 from {_TIER_1} of the tool prompts, 2 from {_TIER_2}, 3 below"
 _WITH_INTERVAL = "of the judged answers, with its 95% interval"
 _OF_ASKED = "of all prompts asked that have a verdict, answered or not"
 _MEDIAN = "median time to the whole answer; a timeout is longer than any"
 _MODELS = (
-    PageColumn("objective_pass_rate", "Pass rate", _WITH_INTERVAL, best_first=True),
-    PageColumn("passed_of_asked", "Of asked", _OF_ASKED, best_first=True),
-    PageColumn("answered", "Answered", best_first=True),
-    PageColumn("p50_ms", "p50", _MEDIAN),
-    PageColumn("p95_ms", "p95"),
-    PageColumn("p99_ms", "p99"),
+    PageColumn("objective_pass_rate", hint=_WITH_INTERVAL),
+    PageColumn("passed_of_asked", "Of asked", _OF_ASKED),
+    PageColumn("answered"),
+    PageColumn("p50_ms", hint=_MEDIAN),
+    PageColumn("p95_ms"),
+    PageColumn("p99_ms"),
     PageColumn("ttft_p50_ms", "First token", "median time to the first token"),
-    PageColumn("output_tps_p50", "Tokens/s", best_first=True),
+    PageColumn("output_tps_p50", "Tokens/s"),
 )
 _LATENCY = (
-    PageColumn("n_timed", "Calls", best_first=True),
-    PageColumn("p50_ms", "p50"),
-    PageColumn("p95_ms", "p95"),
-    PageColumn("p99_ms", "p99"),
-    PageColumn("mean_ms", "Mean"),
-    PageColumn("cold_p50_ms", "Cold p50"),
-    PageColumn("n_timeouts", "Timeouts", best_first=True),
+    PageColumn("n_timed"),
+    PageColumn("p50_ms"),
+    PageColumn("p95_ms"),
+    PageColumn("p99_ms"),
+    PageColumn("mean_ms"),
+    PageColumn("cold_p50_ms"),
+    PageColumn("n_timeouts"),
 )
-_SERVER = tuple(PageColumn(f"server_{part}_ms", part.capitalize()) for part in SERVER_PARTS)
+_SERVER = tuple(PageColumn(f"server_{part}_ms") for part in SERVER_PARTS)
 _TRADEOFF = (
-    PageColumn("passed_of_asked", "Passed of asked", best_first=True),
-    PageColumn("p50_ms", "p50"),
-    PageColumn("p95_ms", "p95"),
+    PageColumn("passed_of_asked", "Passed of asked"),
+    PageColumn("p50_ms"),
+    PageColumn("p95_ms"),
 )
 _LOAD = (
-    PageColumn("n", "Calls"),
-    PageColumn("requests_per_s", "Requests/s"),
-    PageColumn("output_tokens_per_s", "Tokens/s"),
-    PageColumn("ttft_p50_ms", "ttft p50"),
-    PageColumn("ttft_p95_ms", "ttft p95"),
-    PageColumn("tpot_p50_ms", "tpot p50"),
-    PageColumn("itl_p95_ms", "itl p95"),
-    PageColumn("e2e_p95_ms", "e2e p95"),
-    PageColumn("attained", "Within limits"),
-    PageColumn("n_failed", "Failed"),
+    PageColumn("n"),
+    PageColumn("requests_per_s"),
+    PageColumn("output_tokens_per_s"),
+    PageColumn("ttft_p50_ms"),
+    PageColumn("ttft_p95_ms"),
+    PageColumn("tpot_p50_ms"),
+    PageColumn("itl_p95_ms"),
+    PageColumn("e2e_p95_ms"),
+    PageColumn("attained"),
+    PageColumn("n_failed"),
 )
 _RATES = (
     PageRate(
@@ -115,8 +119,9 @@ _RATES = (
     PageRate(
         "tool_use_rate",
         "Tool use",
-        "How often an expected tool was called. From 80% a model is Tier 1, from 50% Tier 2.",
-        has_tiers=True,
+        f"How often an expected tool was called. From {_TIER_1} a model is Tier 1, "
+        f"from {_TIER_2} Tier 2.",
+        bounds=((TIER_1_RATE, "Tier 1"), (TIER_2_RATE, "Tier 2")),
     ),
     PageRate(
         "argument_accuracy",
@@ -136,18 +141,33 @@ _RATES = (
 
 def page_columns() -> dict[str, Any]:
     """Which figures each table of the page has, in their order, and the rates that can be drawn."""
-    tables = {
-        "models": _MODELS,
-        "latency": _LATENCY,
-        "server": _SERVER,
-        "tradeoff": _TRADEOFF,
-        "load": _LOAD,
+    return {
+        "models": _model_columns(_MODELS),
+        "latency": _model_columns(_LATENCY),
+        "server": _model_columns(_SERVER),
+        "tradeoff": _model_columns(_TRADEOFF),
+        "load": _load_columns(_LOAD),
+        "rates": [rate.as_json() for rate in _RATES],
+        "tierNote": _TIER_NOTE,
     }
-    columns: dict[str, Any] = {}
-    for name, of_table in tables.items():
-        columns[name] = [column.as_json() for column in of_table]
-    columns["rates"] = [rate.as_json() for rate in _RATES]
-    return columns
+
+
+def _model_columns(columns: Iterable[PageColumn]) -> list[dict[str, Any]]:
+    entries = []
+    for column in columns:
+        figure = MODEL_FIGURES[column.figure]
+        # Of counts the largest are looked for, whether they are good or bad.
+        best_first = figure.better == "higher" or figure.unit == "count"
+        entries.append(column.as_json(figure.titles, best_first=best_first))
+    return entries
+
+
+def _load_columns(columns: Iterable[PageColumn]) -> list[dict[str, Any]]:
+    entries = []
+    for column in columns:
+        # Steps are read upwards, from the lightest load.
+        entries.append(column.as_json(LOAD_FIGURES[column.figure].titles, best_first=False))
+    return entries
 
 
 def _shown_figures() -> list[str]:

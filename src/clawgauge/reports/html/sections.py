@@ -1,4 +1,5 @@
-"""The sections of any report as HTML; two answers that stand beside each other have what differs marked."""
+"""The sections of any report as HTML. Where two answers stand beside each other, what differs is
+marked."""
 
 from __future__ import annotations
 
@@ -10,85 +11,118 @@ from html import escape
 from clawgauge.reports.clean import clean_cell, clean_terminal
 from clawgauge.reports.document import Commands, Part, Points, Section, Table, shown
 
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_PIECES = re.compile(r"\s+|\w+|[^\w\s]")
 # To find what differs takes the square of the length.
-_MAX_MARKED_WORDS = 2_000
+_MAX_MARKED_PIECES = 2_000
 
 
 def as_html(sections: Sequence[Section]) -> str:
-    """One `<section>` each. Whatever stands in them may be a stranger's words: all of it is escaped."""
+    """One `<section>` each. All text in them is escaped: it may come from a model or a server."""
     blocks = []
     for title, parts in shown(sections):
         heading = f"<h2>{text(title)}</h2>" if title else ""
-        blocks.append(f"<section>{heading}{''.join(map(_part, parts))}</section>")
+        content = "".join(_part(part) for part in parts)
+        blocks.append(f"<section>{heading}{content}</section>")
     return "\n".join(blocks)
 
 
-def text(words: str) -> str:
-    return escape(clean_cell(words))
+def text(plain: str) -> str:
+    """`plain` as one line of HTML text."""
+    return escape(clean_cell(plain))
 
 
 def _part(part: Part) -> str:
     if isinstance(part, Table):
-        return _table(part)
+        return _TableWriter(part).write()
     if isinstance(part, Points):
-        points = (
-            f"<li{' class=within' if line.startswith(' ') else ''}>{text(line)}</li>"
-            for line in part.lines
-        )
-        return f"<ul>{''.join(points)}</ul>"
+        points = "".join(_point(line) for line in part.lines)
+        return f"<ul>{points}</ul>"
     if isinstance(part, Commands):
-        return f"<pre>{escape(chr(10).join(map(clean_cell, part.lines)))}</pre>"
+        lines = "\n".join(clean_cell(line) for line in part.lines)
+        return f"<pre>{escape(lines)}</pre>"
     return "".join(f"<p>{text(line.strip())}</p>" for line in part.lines)
 
 
-def _table(table: Table) -> str:
-    below = [place for place, column in enumerate(table.columns) if column.narrow == "below"]
-    beside = [place for place in range(len(table.columns)) if place not in below]
-    headings = [column.heading for column in table.columns]
-    # Where there is no room for columns each figure stands beside its heading.
-    kinds = [
-        f'class="{table.columns[place].align}" data-label="{text(headings[place])}"'
-        for place in beside
-    ]
-    kind = f' class="{"bare" if table.bare else "many"}"' if len(beside) > 2 else ""
+def _point(line: str) -> str:
+    is_within = line.startswith(" ")
+    return f"<li{' class=within' if is_within else ''}>{text(line)}</li>"
 
-    def line(tag: str, cells: Sequence[str]) -> str:
-        told = (
-            f"<{tag} {kind}>{text(cells[place])}</{tag}>"
-            for place, kind in zip(beside, kinds, strict=True)
-        )
-        return f"<tr>{''.join(told)}</tr>"
 
-    head = "" if table.bare else f"<thead>{line('th', headings)}</thead>"
-    rows = []
-    for row in table.rows:
-        rows.append(line("td", row))
-        if len(below) == 2:
-            pair = zip(below, mark_differences(*(row[place] for place in below)), strict=True)
-            columns = [
-                f"<div><h3>{text(headings[n])}</h3><pre>{marked}</pre></div>" for n, marked in pair
-            ]
-            rows.append(
-                f'<tr><td colspan="{len(beside)}"><div class="beside">{"".join(columns)}</div></td></tr>'
+class _TableWriter:
+    """A table as HTML. Columns that are `below` in a terminal have a row of their own here too."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._headings = [column.heading for column in table.columns]
+        # The columns by their numbers: those of the table itself, and those under each row.
+        self._beside: list[int] = []
+        self._below: list[int] = []
+        for number, column in enumerate(table.columns):
+            if column.narrow == "below":
+                self._below.append(number)
+            else:
+                self._beside.append(number)
+
+    def write(self) -> str:
+        table = self._table
+        head = "" if table.bare else f"<thead>{self._line('th', self._headings)}</thead>"
+        rows = []
+        for row in table.rows:
+            rows.append(self._line("td", row))
+            if len(self._below) == 2:
+                rows.append(self._line_below(row))
+        body = f"<tbody>{''.join(rows)}</tbody>"
+        legend_lines = table.explain(table.columns, table.rows)
+        legend = "".join(f"<p>{text(line)}</p>" for line in legend_lines)
+        kind = ""
+        if len(self._beside) > 2:
+            kind = ' class="bare"' if table.bare else ' class="many"'
+        return f'<div class="wide"><table{kind}>{head}{body}</table></div>{legend}'
+
+    def _line(self, tag: str, cells: Sequence[str]) -> str:
+        line = []
+        for number in self._beside:
+            align = self._table.columns[number].align
+            # Where there is no room for columns each figure stands beside its heading.
+            label = text(self._headings[number])
+            line.append(
+                f'<{tag} class="{align}" data-label="{label}">{text(cells[number])}</{tag}>'
             )
-    legend = "".join(f"<p>{text(line)}</p>" for line in table.explain(table.columns, table.rows))
-    return (
-        f'<div class="wide"><table{kind}>{head}<tbody>{"".join(rows)}</tbody></table></div>{legend}'
-    )
+        return f"<tr>{''.join(line)}</tr>"
+
+    def _line_below(self, row: Sequence[str]) -> str:
+        left, right = self._below
+        marked_left, marked_right = mark_differences(row[left], row[right])
+        columns = [
+            f"<div><h3>{text(self._headings[left])}</h3><pre>{marked_left}</pre></div>",
+            f"<div><h3>{text(self._headings[right])}</h3><pre>{marked_right}</pre></div>",
+        ]
+        content = f'<div class="beside">{"".join(columns)}</div>'
+        return f'<tr><td colspan="{len(self._beside)}">{content}</td></tr>'
 
 
 def mark_differences(left: str, right: str) -> tuple[str, str]:
-    """Both texts escaped, with `<mark>` around the words that the other one does not have there."""
-    texts = [clean_terminal(one) for one in (left, right)]
-    a, b = (_WORDS.findall(one) for one in texts)
-    if max(len(a), len(b)) > _MAX_MARKED_WORDS:
-        return escape(texts[0]), escape(texts[1])
-    marked: tuple[list[str], list[str]] = ([], [])
-    for kind, a_from, a_to, b_from, b_to in difflib.SequenceMatcher(
-        None, a, b, autojunk=False
-    ).get_opcodes():
-        for out, words in zip(marked, (a[a_from:a_to], b[b_from:b_to]), strict=True):
-            said = escape("".join(words))
-            out.append(said if kind == "equal" or not said else f"<mark>{said}</mark>")
-    return "".join(marked[0]), "".join(marked[1])
+    """Both texts escaped, with `<mark>` around what the other one does not have there.
+
+    Long texts are not compared: nothing is marked in them."""
+    left = clean_terminal(left)
+    right = clean_terminal(right)
+    left_pieces = _PIECES.findall(left)
+    right_pieces = _PIECES.findall(right)
+    if max(len(left_pieces), len(right_pieces)) > _MAX_MARKED_PIECES:
+        return escape(left), escape(right)
+    marked_left = []
+    marked_right = []
+    matcher = difflib.SequenceMatcher(None, left_pieces, right_pieces, autojunk=False)
+    for kind, left_start, left_end, right_start, right_end in matcher.get_opcodes():
+        is_equal = kind == "equal"
+        marked_left.append(_mark(left_pieces[left_start:left_end], is_equal=is_equal))
+        marked_right.append(_mark(right_pieces[right_start:right_end], is_equal=is_equal))
+    return "".join(marked_left), "".join(marked_right)
+
+
+def _mark(pieces: Sequence[str], *, is_equal: bool) -> str:
+    escaped = escape("".join(pieces))
+    if is_equal or not escaped:
+        return escaped
+    return f"<mark>{escaped}</mark>"

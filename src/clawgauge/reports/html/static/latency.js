@@ -22,7 +22,10 @@ function drawLatency() {
   const left = matching.some((call) => !isCounted(call));
   byId("latency-lead").textContent =
     `Every point is one successful call (${count(drawn)} drawn); it is further from the line where more calls ` +
-    "took as long. The long mark is the median, the dotted one p95; in both a timeout is longer than any answer." +
+    "took as long. " +
+    (isPicked()
+      ? "The median and p95 are told of whole models and suites, not of calls picked by outcome or search."
+      : "The long mark is the median, the dotted one p95; in both a timeout is longer than any answer.") +
     (cold ? " Diamonds are cold calls: the model had to be loaded first." : "") +
     (left ? " Calls in your own context are left out; choose their suite to see them." : "");
   fill("latency-chart", drawn ? latencyStrips(rows) : html("p", { class: "empty" }, "No successful call to show."));
@@ -34,27 +37,39 @@ function latencyRows() {
     ...target,
     title: visible(targetTitle(target)),
     calls: [],
-    deadlines: [],
+    timeouts: 0,
   }));
   const byNumber = new Map(rows.map((row) => [row.number, row]));
   for (const call of matching.filter(isCounted)) {
     const row = byNumber.get(calls.target[call]);
     if (isAnswered(call) && calls.sampled[call] && calls.e2e[call] !== null) row.calls.push(call);
-    else if (callString("why", call) === "timeout" && calls.sampled[call]) row.deadlines.push(calls.e2e[call] ?? 0);
+    else if (callString("why", call) === "timeout" && calls.sampled[call]) row.timeouts += 1;
   }
-  for (const row of rows) addPercentiles(row);
+  for (const row of rows) row.cells = latencyCells(row);
   return rows;
 }
 
-// Of all recorded calls where a whole model or a suite is shown; else of the calls in this file that fit the filters.
-function addPercentiles(row) {
-  const recorded = view.outcome === "" && view.words === "" && row.figures ? shownCells(row.figures) : null;
-  const times = row.calls.map((call) => calls.e2e[call]);
+// Of all recorded calls where a whole model or a suite is shown; of picked ones their number alone.
+function latencyCells(row) {
+  const recorded = row.figures ? shownCells(row.figures) : null;
   // Cold calls are told of the whole model, whatever is picked.
   const cold = row.figures?.cells.cold_p50_ms;
-  row.cells = { ...(recorded ?? timesOfPicked(times, row.deadlines)), cold_p50_ms: cold };
-  row.n = row.cells.n_timed.value;
-  row.timeouts = row.cells.n_timeouts.value;
+  if (recorded && !isPicked()) return { ...recorded, cold_p50_ms: cold };
+  return {
+    n_timed: countOfPicked(row.calls.length + row.timeouts, recorded?.n_timed),
+    n_timeouts: countOfPicked(row.timeouts, recorded?.n_timeouts),
+    p50_ms: NO_FIGURE,
+    p95_ms: NO_FIGURE,
+    p99_ms: NO_FIGURE,
+    mean_ms: NO_FIGURE,
+    cold_p50_ms: cold,
+  };
+}
+
+function latencyInWords(row) {
+  const { n_timed: timed, n_timeouts: timeouts, p50_ms: median, p95_ms: p95 } = row.cells;
+  const figures = isPicked() ? "" : `median ${median.text}, p95 ${p95.text}, `;
+  return `${row.title}: ${figures}${countInWords(timed, "call")}, ${countInWords(timeouts, "timeout")}`;
 }
 
 function latencyStrips(rows) {
@@ -75,13 +90,7 @@ function latencyStrips(rows) {
     width,
     height,
     "Latency of every successful call, by model",
-    rows
-      .map(
-        (row) =>
-          `${row.title}: median ${row.cells.p50_ms.text}, p95 ${row.cells.p95_ms.text}, ` +
-          `${plural(row.n, "call")}, ${plural(row.timeouts, "timeout")}`,
-      )
-      .join("; "),
+    rows.map(latencyInWords).join("; "),
   );
   for (const tick of scale.ticks) chart.append(gridLine(scale.place(tick), top, height, tickLabel(tick)));
   const finder = new PointFinder();
@@ -96,7 +105,8 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
   const middle = y + rowHeight / 2 + (narrow ? 10 : 0);
   const spread = 22;
   const group = svg("g", {});
-  const under = `n=${count(row.n)}${row.timeouts ? `, ${plural(row.timeouts, "timeout")} not drawn` : ""}`;
+  const { n_timed: timed, n_timeouts: timeouts } = row.cells;
+  const under = `n=${timed.text}${timeouts.value ? `, ${countInWords(timeouts, "timeout")} not drawn` : ""}`;
   group.append(svg("line", { class: "rule", x1: 0, x2: right, y1: y, y2: y }));
   if (narrow) {
     group.append(

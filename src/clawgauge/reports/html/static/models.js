@@ -1,7 +1,5 @@
 // One row a model: the figures to decide by.
 
-const TIER_NOTE = "Tool-use tier: 1 from 80% of the tool prompts, 2 from 50%, 3 below";
-
 // How each kind of figure stands in this table: a rate over its counts, the rest as text.
 const RATES_OF_MODELS = ["objective_pass_rate", "passed_of_asked", "answered"];
 
@@ -13,7 +11,7 @@ function modelColumns() {
   });
   return [
     { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
-    { name: "tier", label: "Tool use", title: TIER_NOTE, class: "tier", value: tierOrder, cell: tierCell },
+    { name: "tier", label: "Tool use", title: report.columns.tierNote, class: "tier", value: tierOrder, cell: tierCell },
     ...columns,
     ...(report.targets.some((target) => target.figures?.cost.total) ? [COST_COLUMN] : []),
   ];

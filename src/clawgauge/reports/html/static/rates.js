@@ -96,16 +96,11 @@ function rateBars(drawn, rows) {
   const chart = chartFrame(width, height, `${drawn.label} by model`, rows.map(rateInWords).join("; "));
   const place = (share) => left + share * (right - left);
   for (const tick of [0, 0.25, 0.5, 0.75, 1]) chart.append(gridLine(place(tick), top, height, `${tick * 100}%`));
-  if (drawn.hasTiers) {
-    for (const [bound, name] of [
-      [0.8, "Tier 1"],
-      [0.5, "Tier 2"],
-    ]) {
-      chart.append(
-        svg("line", { class: "threshold", x1: place(bound), x2: place(bound), y1: top, y2: height }),
-        svg("text", { class: "threshold-label", x: place(bound) + 4, y: height - 1 }, `${name} →`),
-      );
-    }
+  for (const [bound, name] of drawn.bounds) {
+    chart.append(
+      svg("line", { class: "threshold", x1: place(bound), x2: place(bound), y1: top, y2: height }),
+      svg("text", { class: "threshold-label", x: place(bound) + 4, y: height - 1 }, `${name} →`),
+    );
   }
   rows.forEach((row, number) =>
     chart.append(rateBar(row, top + number * rowHeight, place, { left, right, narrow, width })),

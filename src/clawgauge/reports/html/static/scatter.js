@@ -21,7 +21,8 @@ function drawFirstToken() {
   );
   byId("first-token-lead").textContent = shown.length
     ? `${plural(shown.length, "call")} with a first-token time. On the line the whole answer came at once; ` +
-      "the further above it, the longer the writing took."
+      "the further above it, the longer the writing took." +
+      (view.suite !== "" || isPicked() ? " The median of first tokens is told of whole models alone." : "")
     : "No call here has a first-token time: it is captured where answers are streamed.";
   const rows = firstTokenRows(shown);
   fill("first-token-chart", shown.length ? [firstTokenScatter(rows, shown), firstTokenLegend(rows)] : []);
@@ -42,18 +43,27 @@ function firstTokenRows(shown) {
       label: target.label,
       title: visible(targetTitle(target)),
       calls: byTarget.get(target.number),
-      ...firstTokenTimes(target, byTarget.get(target.number)),
+      ...firstTokenFigures(target, byTarget.get(target.number)),
     }));
 }
 
-// Of a whole model as every report has them; else of the calls in this file that fit the filters.
-function firstTokenTimes({ figures }, found) {
-  if (figures && view.suite === "" && view.outcome === "" && view.words === "") {
-    const { ttft_p50_ms: ttft, p50_ms: e2e } = figures.cells;
-    return { n: ttft.n, ttft, e2e };
+// The medians of a whole model as every report has them; of a suite that of the whole answer; of picked calls none.
+function firstTokenFigures({ figures }, shown) {
+  const { ttft_p50_ms: ttft, p50_ms: e2e } = figures?.cells ?? {};
+  const isWholeModel = view.suite === "";
+  if (isPicked() || !figures) {
+    const whole = isWholeModel && ttft ? { value: ttft.n } : null;
+    return { n: countOfPicked(shown.length, whole), ttft: NO_FIGURE, e2e: NO_FIGURE };
   }
-  const median = (column) => timesOfPicked(found.map((call) => calls[column][call]), []).p50_ms;
-  return { n: found.length, ttft: median("ttft"), e2e: median("e2e") };
+  if (isWholeModel) return { n: countOfPicked(ttft.n, null), ttft, e2e };
+  return { n: countOfPicked(shown.length, null), ttft: NO_FIGURE, e2e: shownCells(figures)?.p50_ms ?? NO_FIGURE };
+}
+
+function firstTokenInWords({ title, n, ttft, e2e }) {
+  const medians = [];
+  if (ttft !== NO_FIGURE) medians.push(`median first token ${ttft.text}, `);
+  if (e2e !== NO_FIGURE) medians.push(`whole answer ${e2e.text}, `);
+  return `${title}: ${medians.join("")}${countInWords(n, "call")}`;
 }
 
 function firstTokenScatter(rows, shown) {
@@ -76,13 +86,7 @@ function firstTokenScatter(rows, shown) {
     width,
     height,
     "Time to first token against time to the whole answer",
-    rows
-      .map(
-        (row) =>
-          `${row.title}: median first token ${row.ttft.text}, ` +
-          `whole answer ${row.e2e.text}, ${plural(row.n, "call")}`,
-      )
-      .join("; "),
+    rows.map(firstTokenInWords).join("; "),
   );
   for (const tick of across.ticks) {
     const x = across.place(tick);
@@ -178,8 +182,8 @@ function firstTokenTable(rows) {
         label: "Calls",
         class: "number",
         bestFirst: true,
-        value: (row) => row.n,
-        cell: (row) => count(row.n),
+        value: (row) => row.n.value,
+        cell: (row) => row.n.text,
       },
       {
         name: "ttft",
