@@ -15,8 +15,13 @@ import msgspec
 from clawgauge.characters import well_formed
 from clawgauge.checks import spec as shape
 from clawgauge.checks.answer import Answer, Verdict, failed, passed, quoted, split_thinking
-from clawgauge.checks.detection import STEPS, prose, take_calls
+from clawgauge.checks.detection import STEPS, take_calls
+from clawgauge.checks.detection import Step as DetectionStep
+from clawgauge.checks.detection.blocks import find_fenced, scan_blocks
 from clawgauge.checks.detection.formats import find_structured
+from clawgauge.checks.detection.prompts import drop_prompt
+from clawgauge.checks.detection.prose import find_inline_code, find_markers, find_quoted
+from clawgauge.checks.detection.scripts import scan_session
 from clawgauge.checks.detection.shell import (
     Find,
     Vocabulary,
@@ -417,14 +422,14 @@ def _written_steps(answer: Answer) -> list[Step]:
     text = well_formed(split_thinking(answer.text, joint=" "))
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     vocabulary = Vocabulary.for_prompt(answer.expected_tools)
-    steps: list[tuple[int, Step]] = []  # each with its place in the text
+    steps: list[tuple[int, Step]] = []  # each with where it starts in the text
     text_left = text
     is_refusal: bool | None = None  # found out when it is first needed
     why_none = "no command was called"
     for detect in STEPS:
         finds = list(detect(text_left, vocabulary))
         text_left, _ = take_calls(text_left, finds, MAX_COMMANDS)
-        is_call = detect in (find_structured, prose.find_markers)
+        is_call = detect in (find_structured, find_markers)
         for find in finds:
             if not find.calls:
                 continue
@@ -439,18 +444,18 @@ def _written_steps(answer: Answer) -> list[Step]:
                     why_none = f"a command is there, but {reason}"
                     continue
             for step in _steps_of_find(find, text, detect, vocabulary, is_call=is_call):
-                steps.append((find.calls[0].at, step))
+                steps.append((find.calls[0].start, step))
     if not steps:
         raise NotCalled("not_called", why_none)
     if makes_up_result(text, "\n".join(step.line for _, step in steps)):
         detail = "a command is there, but beside it a result that nobody has seen"
         raise NotCalled("not_called", detail)
-    steps.sort(key=lambda placed: placed[0])
+    steps.sort(key=lambda step_at: step_at[0])
     return [step for _, step in steps[:MAX_COMMANDS]]
 
 
 def _steps_of_find(
-    find: Find, text: str, detect: Any, vocabulary: Vocabulary, *, is_call: bool
+    find: Find, text: str, detect: DetectionStep, vocabulary: Vocabulary, *, is_call: bool
 ) -> list[Step]:
     invocations = [call.invocation for call in find.calls]
     if not is_call and invocations[0].name not in _READERS:
@@ -478,22 +483,22 @@ def _written_step(call: ToolInvocation) -> Step | None:
     return Step("exec", {"command": line}, line)
 
 
-def _line_of(text: str, find: Find, detect: Any, vocabulary: Vocabulary) -> str:
+def _line_of(text: str, find: Find, detect: DetectionStep, vocabulary: Vocabulary) -> str:
     """The command line that was found in prose, without what marks it as one."""
     span = text[find.start : find.end]
-    if detect is prose.find_inline_code:
-        return prose.drop_prompt(span.strip("`").strip())
-    if detect is prose.find_quoted:
+    if detect is find_inline_code:
+        return drop_prompt(span.strip("`").strip())
+    if detect is find_quoted:
         return span[1:-1].strip()
-    if detect is not prose.find_fenced:
-        return prose.drop_prompt(span).removeprefix("# ").strip()
-    block = next(prose.scan_blocks(span), None)
+    if detect is not find_fenced:
+        return drop_prompt(span).removeprefix("# ").strip()
+    block = next(scan_blocks(span), None)
     body = span[block.body_start : block.body_end] if block else span
-    prompts = prose.scan_session(body)
+    prompts = scan_session(body)
     if prompts:
         return "\n".join(body[prompt.command_start : prompt.end] for prompt in prompts)
     if block and block.info in vocabulary.lexicon.shell_info:
         return body.strip()
-    line_starts = {text.rfind("\n", 0, call.at) + 1 for call in find.calls}
+    line_starts = {text.rfind("\n", 0, call.start) + 1 for call in find.calls}
     lines = [text[start:].partition("\n")[0].strip() for start in sorted(line_starts)]
     return "\n".join(lines)

@@ -36,9 +36,10 @@ from clawgauge.checks.validators import Validator, part_validator
 from clawgauge.errors import SuiteError
 from clawgauge.world import TOOL_NAMES
 from clawgauge.world.effects import Effect, EffectKind
-from clawgauge.world.files import resolve
-from clawgauge.world.outside import USER, is_heard, plain_name
-from clawgauge.world.services import STATES, moments_of
+from clawgauge.world.paths import resolve
+from clawgauge.world.people import USER, is_heard, plain_name
+from clawgauge.world.schedule import moments_of
+from clawgauge.world.services import STATES
 from clawgauge.world.spec import read_moment, read_size
 from clawgauge.world.world import MAX_CALLS, World
 
@@ -244,7 +245,7 @@ class MessageCondition(_TextCondition, kw_only=True, frozen=True):
     def find_fault(self, world: World) -> str | None:
         texts = []
         for message in world.machine.mailbox.sent:
-            if plain_name(message.who) == plain_name(self.message):
+            if plain_name(message.person) == plain_name(self.message):
                 texts.append(message.text)
         if not texts:
             return f"no message was sent to {self.message}"

@@ -14,7 +14,7 @@ from clawgauge.records import Context, Message, Prompt
 from clawgauge.suites.context import Shapes, Tool, Toolbox, read_messages, read_tools, tool_name
 from clawgauge.suites.document import Place
 from clawgauge.world import TOOL_NAMES, tool_definitions
-from clawgauge.world.outside import is_heard
+from clawgauge.world.people import is_heard
 
 DEFAULT_MAX_TURNS = 12
 _MAX_TURNS = 100

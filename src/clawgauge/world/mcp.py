@@ -1,7 +1,9 @@
-"""The tools of a prompt behind the Model Context Protocol, for a program that takes tools from MCP servers only.
+"""The tools of a prompt behind the Model Context Protocol.
 
-`python -m clawgauge.world.mcp SERVING.json` touches no file of the host but this one and a log of the calls. A task's
-calls change its simulated world; a prompt without a world gets one neutral line for every call."""
+It is for a program that takes tools from MCP servers only: `python -m clawgauge.world.mcp
+SERVING.json` touches no file of the host but this one and a log of the calls. A task's calls change
+its simulated machine; a prompt without one gets one neutral line for every call.
+"""
 
 import contextlib
 import json
@@ -14,13 +16,16 @@ import msgspec
 from clawgauge.world.effects import ToolAnswer, bound_memory
 from clawgauge.world.world import World
 
-SERVER_NAME, PROTOCOL_VERSION = "clawgauge", "2025-06-18"
+SERVER_NAME = "clawgauge"
+PROTOCOL_VERSION = "2025-06-18"
 NEUTRAL_ANSWER = ToolAnswer("The call was received.")
 _METHOD_NOT_FOUND = -32601
 _TOOL_USE_ID = "claudecode/toolUseId"
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server is started with."""
+
     tools: list[dict[str, Any]]
     log_path: str
     world: dict[str, Any] | None = None
@@ -38,20 +43,18 @@ class LoggedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_log(path: Path) -> list[LoggedCall]:
     """The calls of one serving; a last line that was cut off in the middle is no call."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    if not path.is_file():
+        return []
+    calls = []
+    for line in path.read_bytes().splitlines():
         with contextlib.suppress(ValueError):  # msgspec's are among them
-            found.append(msgspec.convert(json.loads(line), LoggedCall))
-    return found
+            calls.append(msgspec.convert(json.loads(line), LoggedCall))
+    return calls
 
 
 class McpServer:
     def __init__(self, serving: Serving) -> None:
-        self._tools = []
-        for function in (tool.get("function", tool) for tool in serving.tools):
-            described = {"name": function["name"], "description": function.get("description", "")}
-            takes = function.get("parameters") or {"type": "object", "properties": {}}
-            self._tools.append({**described, "inputSchema": takes})
+        self._tools = [_describe_tool(tool) for tool in serving.tools]
         self._world = None if serving.world is None else World(serving.world)
         self._log_path = Path(serving.log_path)
 
@@ -61,59 +64,86 @@ class McpServer:
             request = json.loads(line)
         except (ValueError, RecursionError):
             return None
-        if (
-            not isinstance(request, dict)
-            or request.get("id") is None
-            or not isinstance(request.get("method"), str)
-        ):
+        if not isinstance(request, dict) or request.get("id") is None:
             return None
-        params: Any = request.get("params") if isinstance(request.get("params"), dict) else {}
-        reply: dict[str, Any] = {}
-        match request["method"]:
+        method = request.get("method")
+        if not isinstance(method, str):
+            return None
+        params = request.get("params")
+        if not isinstance(params, dict):
+            params = {}
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+        result = self._answer_method(method, params)
+        if result is None:
+            reply["error"] = {"code": _METHOD_NOT_FOUND, "message": f"no method {method[:80]}"}
+        else:
+            reply["result"] = result
+        return json.dumps(reply)
+
+    def _answer_method(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """What a method gives; None for one that is not known."""
+        match method:
             case "initialize":
-                asked = params.get("protocolVersion")
-                version = asked if isinstance(asked, str) else PROTOCOL_VERSION
-                server = {"name": SERVER_NAME, "version": "1"}
-                reply = {
-                    "protocolVersion": version,
+                version = params.get("protocolVersion")
+                return {
+                    "protocolVersion": version if isinstance(version, str) else PROTOCOL_VERSION,
                     "capabilities": {"tools": {}},
-                    "serverInfo": server,
+                    "serverInfo": {"name": SERVER_NAME, "version": "1"},
                 }
             case "tools/list":
-                reply = {"tools": self._tools}
+                return {"tools": self._tools}
             case "tools/call":
-                reply = self._call(params)
-            case other if other != "ping":
-                error = {"code": _METHOD_NOT_FOUND, "message": f"no method {other[:80]}"}
-                return json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error})
-        return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": reply})
+                return self._call(params)
+            case "ping":
+                return {}
+            case _:
+                return None
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
-        name, arguments, meta = (
-            str(params.get("name", "")),
-            params.get("arguments"),
-            params.get("_meta"),
-        )
-        said = self._world.call(name, arguments) if self._world is not None else NEUTRAL_ANSWER
-        call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
-        call_id = call_id if isinstance(call_id, str) else None
+        name = str(params.get("name", ""))
+        arguments = params.get("arguments")
+        answer = NEUTRAL_ANSWER
+        if self._world is not None:
+            answer = self._world.call(name, arguments)
         call = LoggedCall(
-            id=call_id, name=name, arguments=arguments, answer=said.text, is_error=said.is_error
+            id=_call_id(params),
+            name=name,
+            arguments=arguments,
+            answer=answer.text,
+            is_error=answer.is_error,
         )
         # Before the answer goes out: whoever has seen an answer finds its call in the log.
         with self._log_path.open("a", encoding="ascii") as log:
             log.write(json.dumps(msgspec.to_builtins(call)) + "\n")
-        return {"content": [{"type": "text", "text": said.text}], "isError": said.is_error}
+        return {"content": [{"type": "text", "text": answer.text}], "isError": answer.is_error}
+
+
+def _describe_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as MCP lists it."""
+    function = tool.get("function", tool)
+    return {
+        "name": function["name"],
+        "description": function.get("description", ""),
+        "inputSchema": function.get("parameters") or {"type": "object", "properties": {}},
+    }
+
+
+def _call_id(params: dict[str, Any]) -> str | None:
+    meta = params.get("_meta")
+    call_id = meta.get(_TOOL_USE_ID) if isinstance(meta, dict) else None
+    return call_id if isinstance(call_id, str) else None
 
 
 def main() -> None:
-    # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools hold one.
+    # The standard library's reader: it takes half a surrogate pair, and so may a prompt's tools
+    # hold one.
     serving = msgspec.convert(json.loads(Path(sys.argv[1]).read_bytes()), Serving)
     bound_memory()
     server = McpServer(serving)
     for line in sys.stdin.buffer:
         # UTF-8 whatever the locale says; a stray byte must not end the server.
-        if (reply := server.answer(line.decode("utf-8", "replace"))) is not None:
+        reply = server.answer(line.decode("utf-8", "replace"))
+        if reply is not None:
             sys.stdout.write(reply + "\n")
             sys.stdout.flush()
 

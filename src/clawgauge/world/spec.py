@@ -1,4 +1,7 @@
-"""What a specification may say: a noun's fields are its keys; every refusal names the key and what is accepted."""
+"""What a specification may say: an object's fields are its keys.
+
+Every refusal names the key and what is accepted.
+"""
 
 import contextlib
 import datetime as dt
@@ -16,7 +19,10 @@ from clawgauge.errors import SuiteError
 from clawgauge.world.effects import LATEST_S, Refusal
 
 SERVER = tomllib.loads(pathlib.Path(__file__).with_name("server.toml").read_text("utf-8"))
-_NOT_BLANK, _PATH, _NAME, _MODE = r"\S", r"^/[^\0]*$", "^[a-z][a-z0-9-]{0,30}$", "^(0o)?[0-7]{1,4}$"
+_NOT_BLANK = r"\S"
+_PATH = r"^/[^\0]*$"
+_NAME = "^[a-z][a-z0-9-]{0,30}$"
+_MODE = "^(0o)?[0-7]{1,4}$"
 Word = Annotated[str, Meta(pattern=_NOT_BLANK)]
 Path = Annotated[str, Meta(pattern=_PATH)]
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -25,60 +31,92 @@ Amount = Annotated[float, Meta(ge=0, le=1e9)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Size = int | str
-_PATTERNS = {
-    _NOT_BLANK: "text that is not blank", _PATH: "an absolute path", _MODE: 'an octal mode as text, such as "0640"',
+# How a refusal names a pattern, and a type; a pattern that is not here lists what is accepted.
+_PATTERN_NAMES = {
+    _NOT_BLANK: "text that is not blank",
+    _PATH: "an absolute path",
+    _MODE: 'an octal mode as text, such as "0640"',
     _NAME: "a short name of lower-case letters, digits and hyphens",
-}  # fmt: skip
-_KINDS = {
+}
+_TYPE_NAMES = {
     "str": "text",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
     "array": "a list",
+    "object": "an object",
+    "null": "null",
 }
-_KINDS |= {"object": "an object", "null": "null"}
+_FIELD_FAULT = re.compile(r"(missing required|unknown) field `(.*)`")
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([KMGT]?)B?")
+_UNITS = " KMGT"
 _T = TypeVar("_T")
 
 
-class Noun(msgspec.Struct, forbid_unknown_fields=True):
-    """One object of a specification. A default is not checked: it may be what says that a key was not given."""
+class SpecObject(msgspec.Struct, forbid_unknown_fields=True):
+    """One object of a specification.
+
+    A default is not checked: it may be what says that a key was not given.
+    """
 
 
 def read(kind: type[_T], value: Any, place: str = "") -> _T:
-    """`value`, which stands at `place`, as what it is declared to be; raises `SuiteError` naming the key."""
+    """`value`, which stands at `place`, as what it is declared to be.
+
+    Raises `SuiteError` naming the key.
+    """
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        words, _, where = str(error).partition(" - at `$")
-    key = (place + where.rstrip("`")).lstrip(".")
-    if found := re.search(r"(missing required|unknown) field `(.*)`", words):
-        key = f"{key}.{found[2]}".lstrip(".")
-        if found[1] != "unknown":
-            raise SuiteError(f"key '{key}' is missing")
-        nouns: list[Any] = Noun.__subclasses__() if where else [kind]
-        known = {name for noun in nouns for name in noun.__struct_encode_fields__} - {found[2]}
-        near = difflib.get_close_matches(found[2], sorted(known), n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "take it out"
-        raise SuiteError(f"key '{key}' is not known; {hint}")
-    expected, _, got = words.partition(", got ")
-    kinds, _, bound = expected.removeprefix("Expected `").partition("`")
-    wanted = " or ".join(_KINDS.get(one, one) for one in kinds.split(" | ")) + bound
+        message = str(error)
+    problem, _, path = message.partition(" - at `$")
+    key = (place + path.rstrip("`")).lstrip(".")
+    field_fault = _FIELD_FAULT.search(problem)
+    if field_fault is None:
+        raise SuiteError(f"key '{key}' {_describe_type_fault(problem)}")
+    field = field_fault[2]
+    field_key = f"{key}.{field}".lstrip(".")
+    if field_fault[1] == "missing required":
+        raise SuiteError(f"key '{field_key}' is missing")
+    kinds: list[Any] = SpecObject.__subclasses__() if path else [kind]
+    raise SuiteError(f"key '{field_key}' is not known; {_suggest_field(field, kinds)}")
+
+
+def _suggest_field(field: str, kinds: list[Any]) -> str:
+    """What to do about a key that none of these kinds of object has."""
+    names: set[str] = set()
+    for kind in kinds:
+        names.update(kind.__struct_encode_fields__)
+    names.discard(field)
+    nearest = difflib.get_close_matches(field, sorted(names), n=1)
+    return f"did you mean '{nearest[0]}'?" if nearest else "take it out"
+
+
+def _describe_type_fault(problem: str) -> str:
+    """msgspec's ``Expected `int` >= 0, got `str` `` in our words."""
+    expected, _, actual = problem.partition(", got ")
+    types, _, bound = expected.removeprefix("Expected `").partition("`")
     if " regex " in bound:
-        pattern = bound.partition(" regex ")[2]
-        choices = re.sub(r"^'\^\(\?:|\)\$'$", "", pattern).replace("|", ", ")
-        wanted = next(
-            (words for known, words in _PATTERNS.items() if repr(known) == pattern),
-            f"one of {choices}",
-        )
-    raise SuiteError(
-        f"key '{key}' must be {wanted}{f', not {_KINDS.get(got[1:-1], got)}' if got else ''}"
-    )
+        wanted = _describe_pattern(bound.partition(" regex ")[2])
+    else:
+        wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in types.split(" | ")) + bound
+    if not actual:
+        return f"must be {wanted}"
+    return f"must be {wanted}, not {_TYPE_NAMES.get(actual[1:-1], actual)}"
+
+
+def _describe_pattern(shown_pattern: str) -> str:
+    """What a pattern, as `repr` shows it, accepts."""
+    for pattern, name in _PATTERN_NAMES.items():
+        if repr(pattern) == shown_pattern:
+            return name
+    choices = re.sub(r"^'\^\(\?:|\)\$'$", "", shown_pattern)
+    return f"one of {choices.replace('|', ', ')}"
 
 
 @contextlib.contextmanager
 def at_key(key: str, problem: str = "") -> Iterator[None]:
-    """What the world refuses while it is set up is a fault of the key that is being read."""
+    """What the machine refuses while it is set up is a fault of the key that is being read."""
     try:
         yield
     except Refusal as refusal:
@@ -86,17 +124,20 @@ def at_key(key: str, problem: str = "") -> Iterator[None]:
 
 
 def read_size(value: Any, key: str) -> int:
+    """Bytes, given as their number or as text such as `18G`."""
     if type(value) is int and 0 <= value < 2**53:
         return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    size = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if size is None:
         raise SuiteError(
-            f"key '{key}' must be a number of bytes or text such as \"18G\", not {str(value)[:60]!r}"
+            f"key '{key}' must be a number of bytes or text such as \"18G\", "
+            f"not {str(value)[:60]!r}"
         )
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+    return int(float(size[1]) * 1024 ** _UNITS.index(size[2] or " "))
 
 
 def read_moment(value: Any, key: str) -> int:
+    """A date and time of UTC, as seconds since 1970."""
     try:
         moment = dt.datetime.fromisoformat(value)
     except (ValueError, TypeError):

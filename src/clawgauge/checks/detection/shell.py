@@ -1,11 +1,10 @@
-"""Words that name commands, a line of shell taken apart, and whether words in prose are a command line."""
+"""The words that name commands, and a line of shell taken apart into its commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache, lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,19 +12,24 @@ import msgspec
 
 from clawgauge.records import ToolInvocation
 
-_LEXICON = Path(__file__).parents[1] / "command_lexicon.json"
-_MAX_WORD_CHARS, _MAX_NAME_CHARS = 1024, 128
+_LEXICON_PATH = Path(__file__).parents[1] / "command_lexicon.json"
+_MAX_WORD_CHARS = 1024
+_MAX_NAME_CHARS = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
 _RUNNABLE_PATH = re.compile(r"(?:\./.*|(?:.*/)?s?bin)/([^/]+)|\./([^/]+)")
-NOT_NEW_LINE = re.compile(r"[^\n]")
 _NUMBER = re.compile(
     r"[0-9][0-9._:+-]*(?:[eE][+-]?[0-9]+)?|0[xX][0-9A-Fa-f]+"
     r"|[0-9.]+(?:[kKMGTP]i?[bB]?|[bBsmhd]|[mun]s|[kMG]?[Hh]z|px|x)"
 )
+NOT_NEW_LINE = re.compile(r"[^\n]")
 
 
 class Lexicon(msgspec.Struct, frozen=True, rename="upper"):
-    """The word lists as they are on disk. A wrapper's list holds its options that take a value; null: not peeled."""
+    """The word lists as they are on disk.
+
+    `wrappers` has for each command that runs another one (`sudo`, `time`) its options that take a
+    value; null where the words behind it are not to be read as a command.
+    """
 
     unambiguous: frozenset[str]
     ambiguous: frozenset[str]
@@ -39,10 +43,12 @@ class Lexicon(msgspec.Struct, frozen=True, rename="upper"):
 
 @cache
 def load_lexicon() -> Lexicon:
-    return msgspec.json.decode(_LEXICON.read_bytes(), type=Lexicon)
+    return msgspec.json.decode(_LEXICON_PATH.read_bytes(), type=Lexicon)
 
 
 class Vocabulary(NamedTuple):
+    """The lexicon, and the tools that the prompt expects, in lower case."""
+
     lexicon: Lexicon
     expected: frozenset[str]
 
@@ -51,7 +57,7 @@ class Vocabulary(NamedTuple):
         return cls(load_lexicon(), frozenset(name.strip().lower() for name in expected))
 
     def is_expected(self, word: str) -> bool:
-        """Whether `word` is expected as written: a capital at its start makes it a word of prose."""
+        """Whether `word` is expected as written: a capital at its start makes it prose."""
         return not word[:1].isupper() and word.lower() in self.expected
 
     def is_known(self, word: str) -> bool:
@@ -63,34 +69,44 @@ class Vocabulary(NamedTuple):
         )
 
     def is_grammar(self, word: str) -> bool:
-        """Whether `word` only holds a sentence together ("the", "is") and is no command that is known."""
+        """Whether `word` only holds a sentence together ("the", "is") and is no known command."""
         lowered = word.lower()
         return lowered in self.lexicon.function_words and not self.is_known(lowered)
 
     def is_shouted(self, word: str) -> bool:
+        """Whether `word` is all capitals, as no command is that is not expected."""
         return word.isupper() and word.lower() not in self.expected
 
 
 def read_name(word: str) -> str | None:
-    """The command `word` names, as written: a name, or the last part of a path into `bin/`, `sbin/` or `./`."""
-    return _read_short_name(word) if len(word) <= _MAX_WORD_CHARS else None
+    """The command that `word` names, as written, or None.
+
+    That is a name, or the last part of a path into `bin/`, `sbin/` or `./`.
+    """
+    if len(word) > _MAX_WORD_CHARS:
+        return None
+    return _read_short_name(word)
 
 
 # Words come again and again in a text, and each is looked at by several steps.
 @lru_cache(maxsize=4096)
 def _read_short_name(word: str) -> str | None:
     path = _RUNNABLE_PATH.fullmatch(word) if "/" in word else None
-    word = (path[1] or path[2] if path else word).rstrip(".")
-    is_name = len(word) <= _MAX_NAME_CHARS and not word.endswith(":") and _NAME.fullmatch(word)
-    return word if is_name else None
+    if path is not None:
+        word = path[1] or path[2]
+    name = word.rstrip(".")
+    if len(name) > _MAX_NAME_CHARS or name.endswith(":") or _NAME.fullmatch(name) is None:
+        return None
+    return name
 
 
 def is_number(word: str) -> bool:
     return word[:1].isdigit() and _NUMBER.fullmatch(word) is not None
 
 
-# A lone pipe separates only with a space beside it (`local|premium` is one word); an ampersand next to an angle
-# bracket is part of a redirect. A quote that never closes is an apostrophe, an ordinary character.
+# A lone pipe separates only with a space beside it (`local|premium` is one word); an ampersand next
+# to an angle bracket is part of a redirect. A quote that never closes is an apostrophe, an ordinary
+# character.
 _TOKEN = re.compile(
     r"(?s)(?P<space>(?:[^\S\n]|\\\n)+)"
     r"|(?P<separator>\n|&&|\|\||;|\|&?(?=\s|\Z)|(?:(?<=\s)|\A)\|&?|(?<![<>&])&(?![>&]))"
@@ -107,31 +123,35 @@ _NEVER_A_COMMAND = frozenset(("for", "case", "select", "function", "done", "fi",
 
 
 class Word(msgspec.Struct, frozen=True, gc=False):
-    at: int
+    start: int
     text: str
 
 
 class Segment(msgspec.Struct, gc=False):
+    """The words between two separators of a command line; `piped` if the next reads its output."""
+
     words: list[Word] = []
     piped: bool = False
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
-    """One command: its name as written but for a path cut off, its arguments, and its word whole."""
+    """One command: its name (without the path to it), its arguments, and its word as written."""
 
-    at: int
+    start: int
     name: str
     arguments: str
     written: str
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    at: int
+    """A call that was found, and where in the text it starts."""
+
+    start: int
     invocation: ToolInvocation
 
 
 class Find(msgspec.Struct, frozen=True, gc=False):
-    """A span a step of the detection used, with the calls in it; it may hold none."""
+    """A span that a step of the detection has used up, with the calls in it; it may hold none."""
 
     start: int
     end: int
@@ -139,84 +159,94 @@ class Find(msgspec.Struct, frozen=True, gc=False):
 
 
 def mention(command: Command, offset: int = 0, channel: str = "mention") -> Call:
-    name, arguments = command.name.lower(), command.arguments or None
-    return Call(
-        offset + command.at, ToolInvocation(name=name, arguments=arguments, channel=channel)
+    """A command as a call; `offset` is where the text begins that the command was read in."""
+    invocation = ToolInvocation(
+        name=command.name.lower(), arguments=command.arguments or None, channel=channel
     )
+    return Call(offset + command.start, invocation)
 
 
 def split_segments(text: str, start: int = 0) -> list[Segment]:
-    """The commands of `text`, none of them empty. `start` is added to every place."""
-    segments = [Segment()]
+    """The segments of a command line, none of them empty. `start` is added to every position."""
     if _SYNTAX.search(text) is None:
-        segments[0].words = [
-            Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)
-        ]
-        return segments if segments[0].words else []
-    word_at = -1
+        words = [Word(start + match.start(), match[0]) for match in _PLAIN_WORD.finditer(text)]
+        return [Segment(words)] if words else []
+    segments = [Segment()]
+    word_start = -1  # no word is open
     for token in _TOKEN.finditer(text):
         if token.lastgroup == "piece":
-            word_at = token.start() if word_at < 0 else word_at
+            if word_start < 0:
+                word_start = token.start()
             continue
-        if word_at >= 0:
-            segments[-1].words.append(Word(start + word_at, text[word_at : token.start()]))
-            word_at = -1
+        if word_start >= 0:
+            segments[-1].words.append(Word(start + word_start, text[word_start : token.start()]))
+            word_start = -1
         if token.lastgroup == "separator" and segments[-1].words:
             segments[-1].piped = token[0] in ("|", "|&")
             segments.append(Segment())
-    if word_at >= 0:
-        segments[-1].words.append(Word(start + word_at, text[word_at:]))
+    if word_start >= 0:
+        segments[-1].words.append(Word(start + word_start, text[word_start:]))
     return [segment for segment in segments if segment.words]
 
 
 def read_commands(segments: Iterable[Segment], vocabulary: Vocabulary) -> list[Command]:
-    """Every command of a command line, in order; of a segment the one it runs, behind any wrapper that is expected."""
+    """Every command of a command line, in order.
+
+    Of a segment that is the one it runs, behind any wrapper that is expected.
+    """
     commands = []
-    for words in (segment.words for segment in segments):
-        for place in _command_places(words, vocabulary):
-            name = read_name(words[place].text)
-            if (
-                name is None
-                or is_number(name)
-                or (name in _NEVER_A_COMMAND and not vocabulary.is_expected(name))
-            ):
+    for segment in segments:
+        words = segment.words
+        for index in _command_indexes(words, vocabulary):
+            name = read_name(words[index].text)
+            if name is None or is_number(name):
                 continue
-            arguments = " ".join([argument.text for argument in words[place + 1 :]])
-            commands.append(Command(words[place].at, name, arguments, words[place].text))
+            if name in _NEVER_A_COMMAND and not vocabulary.is_expected(name):
+                continue
+            arguments = " ".join([word.text for word in words[index + 1 :]])
+            command = Command(
+                start=words[index].start, name=name, arguments=arguments, written=words[index].text
+            )
+            commands.append(command)
     return commands
 
 
-def _command_places(words: list[Word], vocabulary: Vocabulary) -> list[int]:
+def _command_indexes(words: list[Word], vocabulary: Vocabulary) -> list[int]:
+    """The words that are commands: each expected wrapper, once, and what the wrappers run."""
     wrappers = vocabulary.lexicon.wrappers
     expected_wrappers: dict[str, int] = {}
-    last_wrapper, index = -1, _skip_assignments(words, 0)
+    last_wrapper = None
+    index = _skip_assignments(words, 0)
     while index < len(words):
         word = words[index].text
-        name = read_name(word)
         if word in _BEFORE_A_COMMAND:
-            index += 1
-        elif name is not None and wrappers.get(name) is not None:
-            if vocabulary.is_expected(name):
-                expected_wrappers.setdefault(name, index)
-            last_wrapper = index
-            index = _skip_wrapper_options(words, index + 1, name, wrappers[name] or [])
-        else:
+            index = _skip_assignments(words, index + 1)
+            continue
+        name = read_name(word)
+        options_with_value = wrappers.get(name) if name is not None else None
+        if name is None or options_with_value is None:
             break
+        if vocabulary.is_expected(name):
+            expected_wrappers.setdefault(name, index)
+        last_wrapper = index
+        index = _skip_wrapper_options(words, index + 1, name, options_with_value)
         index = _skip_assignments(words, index)
-    places = list(expected_wrappers.values())
+    indexes = list(expected_wrappers.values())
     if index < len(words):
-        places.append(index)
-    elif last_wrapper >= 0 and not places:
-        places.append(
-            last_wrapper
-        )  # `sudo -l` and `env` alone run nothing else: they are the command
-    return places
+        indexes.append(index)
+    elif last_wrapper is not None and not indexes:
+        # `sudo -l` and `env` alone run nothing else: they are the command.
+        indexes.append(last_wrapper)
+    return indexes
 
 
 def first_word(segments: list[Segment]) -> tuple[Word | None, str | None]:
+    """The first word that is no assignment, and the command it names; None for what is missing."""
     words = segments[0].words if segments else []
     index = _skip_assignments(words, 0)
-    return (words[index], read_name(words[index].text)) if index < len(words) else (None, None)
+    if index == len(words):
+        return None, None
+    return words[index], read_name(words[index].text)
 
 
 def _skip_assignments(words: list[Word], index: int) -> int:
@@ -226,8 +256,9 @@ def _skip_assignments(words: list[Word], index: int) -> int:
 
 
 def _skip_wrapper_options(
-    words: list[Word], index: int, wrapper: str, with_value: list[str]
+    words: list[Word], index: int, wrapper: str, options_with_value: list[str]
 ) -> int:
+    """The index of the first word from `index` that is no option of the wrapper, nor its value."""
     while index < len(words):
         word = words[index].text
         if word == "--":
@@ -235,94 +266,20 @@ def _skip_wrapper_options(
             break
         if not word.startswith("-") or word == "-":
             break
-        # Its value is the word after it in `-u bob` and `-Hu bob`, not in `-ubob` and not in `--user=bob`.
-        taking = (place for place, letter in enumerate(word, start=1) if f"-{letter}" in with_value)
-        index += 2 if not word.startswith("--") and next(taking, 0) == len(word) else 1
+        index += 2 if _takes_next_word(word, options_with_value) else 1
     if wrapper == "timeout" and index < len(words) and _DURATION.fullmatch(words[index].text):
         index += 1
     return min(index, len(words))
 
 
-# A word that shows a command line beside a name that is known, and one that does so beside any.
-_BESIDE_KNOWN, _ALONE = 1, 2
-_TRAILING_PUNCTUATION = ".,;:!?)]}\"'”’"
-_SIGN = re.compile(r"[-$=+/.<>~]")
-_OPTION = re.compile(r"--?[A-Za-z0-9?]")
-_VARIABLE = re.compile(r"\$(?:[A-Za-z_]|[({][^\s])")
-_KEY_VALUE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=(?!=|>)")
-_PLACEHOLDER = re.compile(r"<[^<>]+>")
-_REDIRECT = re.compile(r"(?:[0-9]|&)?>{1,2}(?:&?[0-9]|\||[^>=]|$)|[0-9]?<{1,3}(?:[^<=]|$)")
-_FILE = re.compile(
-    r"[A-Za-z0-9_+*?-]+(?:\.[A-Za-z0-9_+*?-]+)*\.[A-Za-z*][A-Za-z0-9]{0,9}|\.[A-Za-z][A-Za-z0-9_.-]+"
-)
-_ROOTED_PATH = re.compile(r"/(?!/)|\.{1,2}/|~(?:[/A-Za-z]|$)")
-_INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
-_LETTER = re.compile(r"[A-Za-z]")
+def _takes_next_word(option: str, options_with_value: list[str]) -> bool:
+    """Whether an option's value is the word after it.
 
-
-def is_command_like(segments: list[Segment], vocabulary: Vocabulary) -> bool:
-    first, name = first_word(segments)
-    if first is None or name is None or is_number(name) or vocabulary.is_grammar(name):
+    So it is in `-u bob` and in `-Hu bob`; not in `-ubob`, nor in `--user=bob`.
+    """
+    if option.startswith("--"):
         return False
-    is_known, lexicon = vocabulary.is_known(name), vocabulary.lexicon
-    if (
-        name[0].isupper()
-        and name[1:].islower()
-        and name.isalpha()
-        and not vocabulary.is_known(name.lower())
-    ):
-        return False  # a word that starts a sentence ("Use -h to …")
-    rest = [word.text for segment in segments for word in segment.words if word.at > first.at]
-    if any(weight >= (_BESIDE_KNOWN if is_known else _ALONE) for weight in _weigh(rest)):
-        return True
-    # One side of a pipe is a known command; `"local | premium"` is a choice.
-    sides = (side for left, right in pairwise(segments) if left.piped for side in (left, right))
-    if any(starts_known(side, vocabulary) for side in sides):
-        return True
-    if rest and rest[0].rstrip(_TRAILING_PUNCTUATION).lower() in lexicon.function_words:
-        return False
-    # With arguments these can hardly be prose.
-    is_certain = vocabulary.is_expected(name) and name not in lexicon.ambiguous
-    return name in lexicon.unambiguous or "_" in name or is_certain
-
-
-def starts_known(segment: Segment, vocabulary: Vocabulary) -> bool:
-    return vocabulary.is_known(first_word([segment])[1] or "")
-
-
-def has_shell_syntax(segments: list[Segment]) -> bool:
-    first, _ = first_word(segments)
-    rest = [
-        word.text for segment in segments for word in segment.words if first and word.at > first.at
-    ]
-    return first is not None and (any(segment.piped for segment in segments) or any(_weigh(rest)))
-
-
-def _weigh(words: list[str]) -> Iterator[int]:
-    """What each word says about the line it stands in: nothing (0), or how much."""
-    for index, word in enumerate(words):
-        if word == "/":
-            # The root directory as the last argument, or before an option; between words it is "or".
-            alone = index + 1 < len(words) and not words[index + 1].startswith("-")
-            yield 0 if alone else _BESIDE_KNOWN
-            continue
-        if _SIGN.search(word) is None:
-            yield 0
-            continue
-        is_quoted = len(word) >= 2 and word[0] in "\"'" and word[-1] == word[0]
-        inside = word[1:-1] if is_quoted else word
-        bare = inside.rstrip(_TRAILING_PUNCTUATION)
-        path = bare or inside
-        if _KEY_VALUE.match(word):
-            yield _ALONE
-        elif any(map(str.isspace, inside)):
-            yield 0  # a quoted phrase is someone's words, not syntax
-        elif _OPTION.match(inside) or _VARIABLE.search(inside) or inside.startswith("+%"):
-            yield _ALONE
-        else:
-            is_redirect = _REDIRECT.match(inside) and not _PLACEHOLDER.fullmatch(inside)
-            is_path = _ROOTED_PATH.match(path) or (
-                "/" in path and "." in path and _LETTER.search(path)
-            )
-            is_file = _FILE.fullmatch(bare) and not _INITIALS.fullmatch(bare)
-            yield _BESIDE_KNOWN if is_redirect or is_path or is_file else 0
+    for position, letter in enumerate(option, start=1):
+        if f"-{letter}" in options_with_value:
+            return position == len(option)
+    return False

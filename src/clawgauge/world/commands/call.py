@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clawgauge.world.effects import FileFault, Refusal
-from clawgauge.world.files import FileTree, resolve
+from clawgauge.world.files import FileTree
 from clawgauge.world.machine import Machine
+from clawgauge.world.paths import resolve
 
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell

@@ -15,6 +15,7 @@ from clawgauge.world.commands.call import (
     unescape,
 )
 from clawgauge.world.commands.status import format_moment, read_moment
+from clawgauge.world.disks import blocks_of
 from clawgauge.world.effects import (
     IS_A_DIRECTORY,
     NOT_A_DIRECTORY,
@@ -23,7 +24,8 @@ from clawgauge.world.effects import (
     FileFault,
     Refusal,
 )
-from clawgauge.world.files import DEVICES, ancestors, blocks_of, prefix_of
+from clawgauge.world.files import DEVICES
+from clawgauge.world.paths import ancestors, prefix_of
 
 _LONG = ("l", "n", "g", "o", "full-time")
 _HALF_YEAR_S = 180 * 86_400

@@ -16,7 +16,7 @@ from clawgauge.world.commands.call import (
 )
 from clawgauge.world.commands.status import summary_line
 from clawgauge.world.effects import Refusal
-from clawgauge.world.services import Process, signal_name
+from clawgauge.world.processes import Process, signal_name
 
 _FORMS, _TITLES, _ALIASES = (TABLE["ps"][name] for name in ("forms", "titles", "aliases"))
 _LEFT = frozenset({"user", "comm", "cmd", "command", "stat", "s", "tty", "uid"})
@@ -133,7 +133,7 @@ def top(call: Call) -> int:
         raise Refusal("failed tty get; use 'top -b -n 1'")
     machine, processes = call.machine, list(call.machine.processes)
     busy = min(100.0, sum(process.cpu for process in processes) / machine.spec.cpus)
-    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory().items()}
+    mib = {name: f"{size / 1024**2:>8.1f}" for name, size in machine.memory()._asdict().items()}
     told = {
         "summary": summary_line(machine),
         "n": len(processes),

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command, fill, table, unescape
 from clawgauge.world.commands.status import format_moment, read_moment
 from clawgauge.world.effects import FileFault, Refusal
-from clawgauge.world.outside import Page, read_url
 from clawgauge.world.services import Service
+from clawgauge.world.web import Page, read_url
 
 _STATES = TABLE["systemctl"]["states"]
 _CHANGES = (
@@ -302,7 +302,7 @@ def wget(call: Call) -> int:
 
 
 def _name_of(url: str) -> str:
-    return read_url(url)[1].partition("?")[0].rpartition("/")[2] or "index.html"
+    return read_url(url).url.partition("?")[0].rpartition("/")[2] or "index.html"
 
 
 def _deliver(call: Call, text: str, target: str) -> int:

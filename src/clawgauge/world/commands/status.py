@@ -207,11 +207,11 @@ def free(call: Call) -> int:
         raise NotSimulated("without '-c' it would never end; leave '-s' out")
     names, values = (
         ["total", "used", "free", "shared", "buff/cache", "available"],
-        list(memory.values())[:6],
+        list(memory)[:6],
     )
     if options.has("w"):
         names[4:5] = ["buffers", "cache"]
-        values[4:5] = [memory["cache"] // 10, memory["cache"] - memory["cache"] // 10]
+        values[4:5] = [memory.cache // 10, memory.cache - memory.cache // 10]
     unit = (
         1
         if options.has("b")
@@ -221,7 +221,7 @@ def free(call: Call) -> int:
         if options.has("g")
         else 1024
     )
-    swap = [memory["swap_total"], memory["swap_used"], memory["swap_free"]]
+    swap = [memory.swap_total, memory.swap_used, memory.swap_free]
     lines = {"Mem:": values, "Swap:": swap}
     if options.has("t"):
         lines["Total:"] = [a + b for a, b in zip(values[:3], swap, strict=True)]
