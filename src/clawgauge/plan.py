@@ -45,9 +45,9 @@ from clawgauge.registry import (
     PROVIDER_TYPES,
     find_type,
 )
-from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.run_data.asking_order import order_texts
 from clawgauge.run_data.evidence import Observation, find_pools
+from clawgauge.secrets import SecretMask, looks_secret
 from clawgauge.suites import BUILTIN_SUITES, describe_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
 from clawgauge.suites.drawings import Drawings
@@ -55,7 +55,6 @@ from clawgauge.suites.load import WrittenSuite, read_suite
 from clawgauge.verdict.jobs import BUILT_IN, PLAIN_JOBS, find_suites
 from clawgauge.words import plural
 from clawgauge.world import can_run
-
 
 FIND_CONCURRENCY = 0
 """As `--concurrency`: the run finds out by itself how many calls at once are good."""

@@ -465,6 +465,11 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
         return _add_calls_ahead(decision, scope, basis)
     if not basis.is_decision_run:
         return None
+    if scope.nodes is not None:
+        raise ConfigError(
+            "a run on other machines asks a list of prompts: name them with -s SUITE, --prompt-ids "
+            "or --full"
+        )
     jobs: list[str] = []
     if not basis.names_prompts or settings.job is not None:
         jobs = choose_jobs(settings, basis.configuration.jobs)

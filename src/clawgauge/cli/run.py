@@ -23,7 +23,6 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.run_data.schedule import is_own_work
 from clawgauge.runner.agendas import make_agenda
 
-
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*([smh]?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 

@@ -20,15 +20,22 @@ from clawgauge.errors import CallFailure
 from clawgauge.fleet import limits
 from clawgauge.fleet.connection import NodeConnection, ProbedNode, connect
 from clawgauge.fleet.intake import EventIntake, FileIntake, refuse
-from clawgauge.fleet.wire import Assignment, DriverMessage, NodeLost, NodeMessage
+from clawgauge.fleet.wire import (
+    Assignment,
+    DriverMessage,
+    EarlierCalls,
+    NodeLost,
+    NodeMessage,
+)
 from clawgauge.journal import CellKey, cell_key, iter_results
 from clawgauge.journal.folder import RunFolder
 from clawgauge.outcomes import CallOutcome, CellOutcome
-from clawgauge.plan import Evidence, Plan
+from clawgauge.plan import Plan
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.records import CellRow, Event, Price, Result, RunConfig, RunOptions, Target
 from clawgauge.run_data import Run
-from clawgauge.runner.agenda import Cell, cost_budget, make_agenda
+from clawgauge.runner.agenda import Cell, cost_budget
+from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.context import Observer
 from clawgauge.runner.record import RAW_OUTPUT_CAP_BYTES, STRING_CAP_BYTES, Source, make_result
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
@@ -201,16 +208,19 @@ class NodeDriver:
             theirs = their_target.get(Target(key.provider, key.model, key.thinking_level))
             if theirs is not None:
                 done.append(key._replace(provider=theirs.provider))
-        evidence: list[tuple[Target, Evidence]] = []
+        earlier = []
         for ours, theirs in their_target.items():
-            if ours in work.evidence:
-                evidence.append((theirs, work.evidence[ours]))
+            if ours in work.answers:
+                answers = work.answers[ours]
+                earlier.append(
+                    EarlierCalls(target=theirs, n_calls=answers.n_calls, cost_usd=answers.cost_usd)
+                )
         return Assignment(
             config=self._make_config(prices),
             asked=list(self._prompts),
             free=[their_target[target] for target in plan.free if target in their_target],
             done=done,
-            evidence=evidence,
+            earlier=earlier,
             beside_usd=work.beside_usd,
             stretch=work.stretch,
             present_files=self._files.find_present(),

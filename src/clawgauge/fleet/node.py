@@ -56,12 +56,11 @@ from clawgauge.journal.disk import INVENTORY, Directory
 from clawgauge.journal.folder import RunFolder
 from clawgauge.journal.lines import KEY_WITHHELD, clean
 from clawgauge.journal.lock import RunLock
-from clawgauge.plan import Evidence, OpenWork, PlanDraft
+from clawgauge.plan import EarlierAnswers, OpenWork, PlanDraft
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import Event, Price, Prompt, ProviderProbe, Result, Target
 from clawgauge.registry import OPENAI_CHAT
-from clawgauge.runner.agenda import tier_pool
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.run import Work, run
@@ -69,6 +68,7 @@ from clawgauge.runner.target import TargetRun
 from clawgauge.secrets import SecretMask, mask_strings
 from clawgauge.stats.load import Sample
 from clawgauge.suites import check_recorded
+from clawgauge.suites.drawings import NO_DRAWINGS
 from clawgauge.world import can_run
 
 _MAX_MESSAGE_BYTES = 512 << 20  # from a driver, who may send any suite
@@ -361,6 +361,8 @@ class NodeProgram:
             prices=prices,
             free=frozenset(assignment.free),
             capacity=config.capacity,
+            decision=None,
+            drawings=NO_DRAWINGS,
             jobs={},
             config_file=None,
             environ=self._environ,
@@ -421,7 +423,6 @@ class _Handover:
         self._draft = draft
         self._send = send
         self._asked_keys = {prompt.key for prompt in draft.asked}
-        self._tier_keys = {prompt.key for prompt in tier_pool(draft.prompts)}
         self.keeps_records = False
         """Whether there are records that this stretch does not ask for: they stay for another."""
 
@@ -429,7 +430,11 @@ class _Handover:
         """Send it. What is sent is done: it is not asked again."""
         assignment = self._assignment
         done: set[CellKey] = set(assignment.done)
-        evidence = dict(assignment.evidence)
+        answers_by_target: dict[Target, EarlierAnswers] = {}
+        for earlier in assignment.earlier:
+            answers_by_target[earlier.target] = EarlierAnswers(
+                n_calls=earlier.n_calls, cost_usd=earlier.cost_usd
+            )
         results = iter_results(spool)
         for result in results:
             key = cell_key(result)
@@ -439,7 +444,9 @@ class _Handover:
                 self.keeps_records = True
                 continue
             done.add(key)
-            self._count(result, evidence.setdefault(result.target, Evidence()))
+            answers = answers_by_target.setdefault(result.target, EarlierAnswers())
+            answers.n_calls += max(1, result.turns or 1)
+            answers.cost_usd += result.cost_usd or 0.0
             self._send(_encode_result(result))
         labels = {None, *(target.label for target in self._draft.targets)}
         for event in results.events:
@@ -448,7 +455,7 @@ class _Handover:
         return OpenWork(
             done=done,
             refill=frozenset(),
-            evidence=evidence,
+            answers=answers_by_target,
             beside_usd=assignment.beside_usd,
             stretch=assignment.stretch,
         )
@@ -458,11 +465,3 @@ class _Handover:
         if result.prompt in self._asked_keys:
             return True
         return self._draft.capacity is not None and result.target in self._draft.targets
-
-    def _count(self, result: Result, evidence: Evidence) -> None:
-        evidence.n_calls += 1
-        evidence.cost_usd += result.cost_usd or 0.0
-        if result.prompt in self._tier_keys:
-            evidence.n_pool += 1
-        if result.repeat == 0:
-            evidence.asked.append((result.prompt, result.tool_use_success))

@@ -14,7 +14,6 @@ import msgspec
 from clawgauge.capacity.generator import Lateness, LoadCommand
 from clawgauge.errors import RequestError
 from clawgauge.journal import CellKey
-from clawgauge.plan import Evidence
 from clawgauge.records import Event, PromptKey, ProviderProbe, Result, RunConfig, Target
 
 
@@ -23,6 +22,14 @@ class NodeLost(RequestError):
 
     Before a run: nothing was sent.
     """
+
+
+class EarlierCalls(msgspec.Struct, frozen=True):
+    """What earlier stretches have asked of a target, and spent."""
+
+    target: Target
+    n_calls: int = 0
+    cost_usd: float = 0.0
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +42,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     asked: list[PromptKey]
     free: list[Target]
     done: list[CellKey]
-    evidence: list[tuple[Target, Evidence]]
+    earlier: list[EarlierCalls] = msgspec.field(name="evidence")
     beside_usd: float
     stretch: int
     present_files: list[str] = msgspec.field(name="has")

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from clawgauge.plan import EarlierAnswers, Plan
 from clawgauge.records import DecisionOptions, Prompt, Target
+from clawgauge.run_data.asking_order import order_sources
 from clawgauge.run_data.evidence import find_pools
 from clawgauge.runner.agenda import (
     Agenda,
@@ -18,7 +19,6 @@ from clawgauge.runner.agenda import (
     TimeBudget,
     leave_out,
 )
-from clawgauge.run_data.asking_order import order_sources
 from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.verdict import BUILT_IN
 from clawgauge.verdict.decision import Decisions

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawgauge.records import FamilyTally, Prompt, Result
+from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
 from clawgauge.run_data.evidence import (
     Evidence,
     EvidencePools,
@@ -21,8 +22,7 @@ from clawgauge.run_data.evidence import (
     observe,
 )
 from clawgauge.runner.agenda import Budget, Cell, Outcome, SpendingKey, describe_spent
-from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
-from clawgauge.stats.decision import NO_AT, YES_AT, Decision, FamilyCounts, score
+from clawgauge.stats.decision import NO_AT, YES_AT, FamilyCounts, score
 from clawgauge.suites.drawings import Drawings
 from clawgauge.verdict.decision import Decisions, Question
 

@@ -56,8 +56,8 @@ from clawgauge.verdict.ranking import (
     rank_model,
     score_falling,
 )
-from clawgauge.verdict.states import FitState, find_chances, find_state
 from clawgauge.verdict.reasons import NEEDS_NO_ANSWER, NEVER_SHOWN, Reason, ReasonCode
+from clawgauge.verdict.states import FitState, find_chances, find_state
 from clawgauge.verdict.wording import word_fit, word_run
 from clawgauge.words import format_latency, format_money
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable
