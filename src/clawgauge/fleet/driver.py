@@ -103,6 +103,11 @@ class Elsewhere(Provider):
         """What the node will send: the same version is there, and decides as it would here."""
         return super().sampling(call) if self._twin is None else self._twin.sampling(call)
 
+    def why_not_level(self, model: str, level: str) -> str | None:
+        if self._twin is None:
+            return super().why_not_level(model, level)
+        return self._twin.why_not_level(model, level)
+
     async def probe(self) -> ProviderProbe:
         return change(self._facts.probe, provider=self.name)
 
