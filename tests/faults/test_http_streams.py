@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clawgauge.registry import PROVIDER_TYPES, find_type
 from faults.asking import PROTOCOLS, ask, ask_each, ask_once, verdict
 from support.scripted_server import (
     BadJson200,
@@ -396,3 +397,12 @@ def test_row_52_lone_surrogates_in_an_error(server: ScriptedServer, tmp_path: Pa
     )
     (record,) = ask(tmp_path, server.v1_url)
     assert verdict(record) == ("error", False, "http_400") and "bad \ufffd thing" in record["error"]
+
+
+def test_no_wire_format_is_left_out_of_these_tests() -> None:
+    """Each module that the registry names is asked here, but for the program and the server of our own."""
+    covered = {find_type(kind).factory.partition(":")[0] for kind in PIECES}
+    for provider_type in PROVIDER_TYPES.values():
+        if provider_type.program is None and not provider_type.is_own_server:
+            assert provider_type.factory.partition(":")[0] in covered, provider_type.name
+    assert len(PIECES) == len(ENDINGS) == len(PROTOCOLS)

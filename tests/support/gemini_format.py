@@ -163,11 +163,15 @@ def unsigned_call(request: ReceivedRequest) -> Status | None:
 
 def signature(request: ReceivedRequest) -> str:
     """What the reply to this request is signed with: another for each turn."""
-    return base64.b64encode(f"thoughts {len(request.json['contents'])}".encode()).decode()
+    return base64.b64encode(f"thoughts {_n_before(request)}".encode()).decode()
 
 
 def call_id(request: ReceivedRequest, index: int) -> str:
-    return f"call-{len(request.json['contents'])}-{index}"
+    return f"call-{_n_before(request)}-{index}"
+
+
+def _n_before(request: ReceivedRequest) -> int:
+    return len(request.json.get("contents") or ())
 
 
 def _call_parts(text: Text, request: ReceivedRequest) -> list[dict[str, Any]]:
