@@ -504,11 +504,19 @@ def _report_paid_providers(providers: ProviderSet, environ: Mapping[str, str], t
 def check_targets(
     targets: Sequence[Target], providers: ProviderSet, secrets: Mapping[str, str]
 ) -> None:
-    """Refuse targets that are none, cannot be had, or are named as a key is spelled."""
+    """Refuse targets that are none, cannot be had, or are named as a key is spelled.
+
+    Those whose thinking level cannot be sent are no targets either.
+    """
     for target in targets:
         unusable = providers.settings[target.provider].unusable
         if unusable is not None:
             raise ConfigError(unusable)
+        if target.thinking_level is not None:
+            provider = providers.get(target.provider)
+            why_not = provider.why_not_level(target.model, target.thinking_level)
+            if why_not is not None:
+                raise TargetError(f"target {target.label!r}: {why_not}")
     if not targets:
         raise TargetError(
             "no target is left after the exclusions: loosen a '!' pattern or name a target with -t"

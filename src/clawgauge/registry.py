@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 EMBEDDED_MODEL = "smollm2-135m"
@@ -38,6 +39,20 @@ class Vendor:
     host: str
     key_variable: str
     address_variable: str
+    other_key_variables: tuple[str, ...] = ()
+    """Further variables in which people keep its key; the first that is set counts."""
+    lists_models_by_key: bool = False
+    """Whether its list of models is known to be given to a valid key alone.
+
+    Who got the list then knows that calls take the key.
+    """
+
+    def find_key_variable(self, environ: Mapping[str, str]) -> str:
+        """The variable that holds the key; the usual one where none is set."""
+        for variable in (self.key_variable, *self.other_key_variables):
+            if environ.get(variable, "").strip():
+                return variable
+        return self.key_variable
 
     @property
     def domain(self) -> str:
@@ -57,6 +72,7 @@ OPENAI = Vendor(
     host="api.openai.com",
     key_variable="OPENAI_API_KEY",
     address_variable="OPENAI_BASE_URL",
+    lists_models_by_key=True,
 )
 ANTHROPIC = Vendor(
     name="anthropic",
@@ -65,7 +81,16 @@ ANTHROPIC = Vendor(
     key_variable="ANTHROPIC_API_KEY",
     address_variable="ANTHROPIC_BASE_URL",
 )
-VENDORS = (OPENAI, ANTHROPIC)
+GOOGLE = Vendor(
+    name="google",
+    title="Google",
+    host="generativelanguage.googleapis.com",
+    key_variable="GEMINI_API_KEY",
+    address_variable="GOOGLE_GEMINI_BASE_URL",
+    other_key_variables=("GOOGLE_API_KEY",),
+    lists_models_by_key=True,
+)
+VENDORS = (OPENAI, ANTHROPIC, GOOGLE)
 
 
 class Location(enum.Enum):
@@ -167,6 +192,17 @@ EMBEDDED = ProviderType(
     default_context=4096,
     takes_thinking=False,
 )
+GEMINI = ProviderType(
+    name="gemini",
+    factory="clawgauge.providers.gemini.provider:GeminiServer",
+    vendor=GOOGLE,
+    uses_vendor_variables=True,
+    default_address=f"https://{GOOGLE.host}/v1beta",
+    suggested_model="gemini-2.5-flash",
+    openclaw_api="google-generative-ai",
+    openclaw_vendor=True,
+    litellm_prefix="gemini/",
+)
 OLLAMA = ProviderType(
     name="ollama",
     factory="clawgauge.providers.ollama:OllamaNative",
@@ -216,6 +252,7 @@ _TYPES = (
     ANTHROPIC_MESSAGES,
     CLAUDE_CODE_CLI,
     EMBEDDED,
+    GEMINI,
     OLLAMA,
     OLLAMA_OPENAI,
     OPENAI_CHAT,

@@ -30,7 +30,7 @@ from support.tool_models import (
     writes_calls_as_text,
 )
 
-KINDS = ("openai_chat", "openai_responses", "anthropic_messages")
+KINDS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 PERFECT: dict[str, list[Player]] = {
     "native_tools": [InOneTurn(perfect("native_tools"))],
     "restraint": [InOneTurn(perfect("restraint"))],

@@ -34,7 +34,8 @@ from support.waiting import PATIENCE_S
 
 PROTOCOLS: list[Any] = [
     *("openai_chat", "openai_responses"),
-    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("anthropic_messages", "ollama")),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("anthropic_messages", "gemini")),
+    pytest.param("ollama", marks=pytest.mark.slow),
 ]
 
 

@@ -19,15 +19,16 @@ from random import Random
 from typing import Any, Literal
 
 from faults.hostile_json import damage, encode_text, hostile_value, spoil, write_json
-from support import chat_format, messages_format, ollama_format, responses_format
+from support import chat_format, gemini_format, messages_format, ollama_format, responses_format
 from support.http_exchange import Exchange, ReceivedRequest
 from support.replies import Text
 
-Protocol = Literal["chat", "responses", "messages", "ollama"]
+Protocol = Literal["chat", "responses", "messages", "gemini", "ollama"]
 _WIRES = {
     "chat": chat_format,
     "responses": responses_format,
     "messages": messages_format,
+    "gemini": gemini_format,
     "ollama": ollama_format,
 }
 RECORDINGS = Path(__file__).parents[1] / "data" / "wire" / "claude_cli_stream"

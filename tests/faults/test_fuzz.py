@@ -35,7 +35,8 @@ VALIDATORS: list[dict[str, Any]] = [
     {"type": "tool_invocation", "expected_tools": ["free", "get_weather"]},
 ]
 WIRES: dict[Protocol, str] = {
-    "chat": "/chat/completions", "responses": "/responses", "messages": "/messages", "ollama": "/api/chat"
+    "chat": "/chat/completions", "responses": "/responses", "messages": "/messages",
+    "gemini": ":streamGenerateContent", "ollama": "/api/chat"
 }  # fmt: skip
 FAKE_CLI = """#!/bin/sh
 case "$1" in --version) echo 2.1.325; exit 0;; --help) exit 0;; esac
@@ -105,11 +106,12 @@ def _check_records(records: list[dict[str, Any]], n_cases: int, providers: tuple
 def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    """The same for Anthropic's Messages and for Ollama's lines."""
+    """The same for Anthropic's Messages, for Gemini and for Ollama's lines."""
     server.reply_with(_reply_to)
+    kinds = {"messages": "anthropic_messages", "gemini": "gemini", "ollama": "ollama"}
     tables = (
         f'[providers.{name}]\ntype = "{kind}"\nbase_url = "{server.base_url}"\n'
-        for name, kind in (("messages", "anthropic_messages"), ("ollama", "ollama"))
+        for name, kind in kinds.items()
     )
     (tmp_path / "clawgauge.toml").write_text("\n".join(tables))
     prompts = [
@@ -124,6 +126,8 @@ def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(
         "-t",
         "messages:m",
         "-t",
+        "gemini:m",
+        "-t",
         "ollama:m",
         "--max-retries",
         "0",
@@ -132,7 +136,7 @@ def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(
         tmp_path, *words, "--concurrency", "4", "--timeout", "60", timeout_s=1700
     )
     assert done.code == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
-    _check_records(done.records(), OTHER_CASES, ("messages", "ollama"))
+    _check_records(done.records(), OTHER_CASES, tuple(kinds))
     assert peak_mib < CEILING_MIB
 
 
@@ -140,7 +144,7 @@ def test_every_hostile_reply_of_the_other_protocols_is_one_valid_record(
     "n_cases", [100, pytest.param(CI_CASES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
 @pytest.mark.parametrize(
-    "kind", ["openai_chat", "openai_responses", "ollama_openai", slow("ollama")]
+    "kind", ["openai_chat", "openai_responses", "ollama_openai", slow("gemini"), slow("ollama")]
 )
 def test_no_listing_can_break_a_probe(kind: str, n_cases: int, server: ScriptedServer) -> None:
     """Whatever a server says of its models, probing it, listing them and getting ready for one ends without a crash."""

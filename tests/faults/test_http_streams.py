@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clawgauge.registry import PROVIDER_TYPES, find_type
 from faults.asking import PROTOCOLS, ask, ask_each, ask_once, verdict
 from support.scripted_server import (
     BadJson200,
@@ -30,10 +31,12 @@ RESPONSES_END = b'event: response.completed\ndata: {"type":"response.completed",
 
 
 MESSAGES_END = b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\ndata: {"type":"message_stop"}\n\n'
+GEMINI_END = b'data: {"candidates":[{"finishReason":"STOP","index":0}]}\r\n\r\n'
 ENDINGS = {
     "openai_chat": CHAT_END,
     "openai_responses": RESPONSES_END,
     "anthropic_messages": MESSAGES_END,
+    "gemini": GEMINI_END,
     "ollama": b'{"done":true,"done_reason":"stop"}\n',
 }
 PIECES: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -47,6 +50,7 @@ PIECES: dict[str, Callable[[str], dict[str, Any]]] = {
         "type": "content_block_delta",
         "delta": {"type": "text_delta", "text": text},
     },
+    "gemini": lambda text: {"candidates": [{"content": {"parts": [{"text": text}]}}]},
     "ollama": lambda text: {"message": {"role": "assistant", "content": text}},
 }
 # Those that stream server-sent events; Ollama has lines.
@@ -308,7 +312,8 @@ def test_row_23_usage_that_cannot_be(
     kind: str, stream: bool, server: ScriptedServer, tmp_path: Path
 ) -> None:
     """Missing, negative, absurd or wrongly typed counts are null; the answer stands."""
-    names = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+    names = ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"]
+    names += ["promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"]
     values = [-1, "12", True, 1.5, None, 10**30, [], {}]
     usages = [None, {}, *(dict.fromkeys(names, value) for value in values)]
     replies = [Text("yes", usage=usage) for usage in usages]
@@ -373,6 +378,8 @@ def test_row_52_bytes_that_are_not_utf8(kind: str, server: ScriptedServer, tmp_p
         whole = {"output": [{"type": "message", "content": content}], "status": "completed"}
     if kind == "anthropic_messages":
         whole = {"content": [{"type": "text", "text": "one BAD two"}]}
+    if kind == "gemini":
+        whole = {"candidates": [{"content": {"parts": [{"text": "one BAD two"}]}}]}
     if kind == "ollama":
         whole = {"message": {"content": "one BAD two"}, "done": True}
     body = json.dumps(whole).encode().replace(b"BAD", b"\xff")
@@ -390,3 +397,12 @@ def test_row_52_lone_surrogates_in_an_error(server: ScriptedServer, tmp_path: Pa
     )
     (record,) = ask(tmp_path, server.v1_url)
     assert verdict(record) == ("error", False, "http_400") and "bad \ufffd thing" in record["error"]
+
+
+def test_no_wire_format_is_left_out_of_these_tests() -> None:
+    """Each module that the registry names is asked here, but for the program and the server of our own."""
+    covered = {find_type(kind).factory.partition(":")[0] for kind in PIECES}
+    for provider_type in PROVIDER_TYPES.values():
+        if provider_type.program is None and not provider_type.is_own_server:
+            assert provider_type.factory.partition(":")[0] in covered, provider_type.name
+    assert len(PIECES) == len(ENDINGS) == len(PROTOCOLS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import sys
@@ -17,12 +18,14 @@ from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from support.waiting import happening
 from support.wire_frames import Frame
 
 SOCKETS = Path("/proc/net/tcp")
+# Google names the model in the path, and asks for a stream there.
+GEMINI_CALL = re.compile(r"/models/([^/]+):(?:streamG|g)enerateContent\Z")
 
 
 @dataclass(eq=False)
@@ -56,10 +59,15 @@ class ReceivedRequest:
 
     @property
     def streaming(self) -> bool:
+        if GEMINI_CALL.search(self.path):
+            return self.path.endswith(":streamGenerateContent")
         return isinstance(self.json, dict) and self.json.get("stream") is True
 
     @property
     def model(self) -> str:
+        in_path = GEMINI_CALL.search(self.path)
+        if in_path:
+            return unquote(in_path[1])
         return str(self.json.get("model", "")) if isinstance(self.json, dict) else ""
 
     @property
@@ -67,10 +75,13 @@ class ReceivedRequest:
         """The last thing the user said, whichever protocol it was said in."""
         if not isinstance(self.json, dict):
             return ""
-        said = self.json.get("messages") or self.json.get("input") or self.json.get("prompt") or ""
+        said = ""
+        for member in ("messages", "contents", "input", "prompt"):
+            said = said or self.json.get(member) or ""
         if isinstance(said, list):
             turns = [turn for turn in said if isinstance(turn, dict) and turn.get("role") == "user"]
-            said = turns[-1].get("content", "") if turns else ""
+            last = turns[-1] if turns else {}
+            said = last.get("content") or last.get("parts") or ""
         if isinstance(said, list):
             said = "".join(str(part.get("text", "")) for part in said if isinstance(part, dict))
         return str(said)

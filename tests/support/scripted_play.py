@@ -39,6 +39,12 @@ def read_question(body: Mapping[str, Any]) -> Question:
         return Question(
             blocks[0]["text"], tools, sum(block["type"] == "tool_result" for block in blocks)
         )
+    if "contents" in body:
+        parts = [part for content in body["contents"] for part in content["parts"]]
+        declarations = body["tools"][0]["functionDeclarations"] if "tools" in body else []
+        tools = [_chat_function(declaration) for declaration in declarations]
+        n_results = sum("functionResponse" in part for part in parts)
+        return Question(parts[0]["text"], tools, n_results)
     if "messages" in body:
         prompt = next(
             message["content"] for message in body["messages"] if message["role"] == "user"
@@ -60,6 +66,12 @@ def read_question(body: Mapping[str, Any]) -> Question:
         tools,
         sum(item.get("type") == "function_call_output" for item in items),
     )
+
+
+def _chat_function(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool of Gemini's as a chat defines it."""
+    names = {"parametersJsonSchema": "parameters"}
+    return {names.get(name, name): value for name, value in declaration.items()}
 
 
 class Cast:

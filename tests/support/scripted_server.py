@@ -5,10 +5,11 @@
         ...  # point a client at server.v1_url
         assert len(server.calls) == 2
 
-Speaks `/v1/chat/completions`, `/v1/responses`, `/v1/messages` (streamed or whole), `/v1/models`, and Ollama's
-`/api/tags`, `/api/ps`, `/api/version`, `/api/generate`. HTTP is written by hand on raw sockets, so that a reply can
-misbehave at any byte. The llama.cpp dialect and the Anthropic messages follow recordings of real programs; the OpenAI
-and Ollama fakes follow their documentation and not recordings.
+Speaks `/v1/chat/completions`, `/v1/responses`, `/v1/messages` (streamed or whole), `/v1/models`, Gemini's
+`/v1beta/models/MODEL:streamGenerateContent` and its list, and Ollama's `/api/tags`, `/api/ps`, `/api/version`,
+`/api/generate`. HTTP is written by hand on raw sockets, so that a reply can misbehave at any byte. The llama.cpp
+dialect and the Anthropic messages follow recordings of real programs; the OpenAI, Ollama and Gemini fakes follow their
+documentation and not recordings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Literal, Self
 
-from support import chat_format, messages_format, ollama_format, responses_format
+from support import (
+    chat_format,
+    gemini_format,
+    messages_format,
+    ollama_format,
+    responses_format,
+)
 from support.faulty_replies import (
     BadJson200,
     Cut,
@@ -73,6 +80,8 @@ ANSWER_PATHS: dict[str, ModuleType] = {
     "/v1/responses": responses_format,
     "/v1/messages": messages_format,
     "/api/chat": ollama_format,
+    ":streamGenerateContent": gemini_format,
+    ":generateContent": gemini_format,
 }
 HEAD_LIMIT_BYTES = 1 << 20
 
@@ -251,6 +260,8 @@ class ScriptedServer:
                     "data": [_model_row(model.name) for model in self.state.installed],
                 },
             )
+        if path.endswith("/v1beta/models"):
+            return Status(200, gemini_format.model_list(self.state.installed))
         if path.endswith("/v1/messages/count_tokens"):
             return Status(200, {"input_tokens": 12})
         if path == "/health":

@@ -147,11 +147,12 @@ def _find_key_variable(
         is_in_environment = (
             bool(environ.get(vendor.address_variable, "").strip()) and base_url is not None
         )
-        if has_own_address or not is_in_environment or not environ.get(vendor.key_variable):
+        key_variable = vendor.find_key_variable(environ)
+        if has_own_address or not is_in_environment or not environ.get(key_variable):
             return None
     elif table.base_url is not None and not vendor.is_address(table.base_url):
         return None
-    return vendor.key_variable
+    return vendor.find_key_variable(environ)
 
 
 def _find_address(

@@ -55,6 +55,11 @@ class RemoteProvider(Provider):
             return super().sampling(call)
         return self._twin.sampling(call)
 
+    def why_not_level(self, model: str, level: str) -> str | None:
+        if self._twin is None:
+            return super().why_not_level(model, level)
+        return self._twin.why_not_level(model, level)
+
     async def probe(self) -> ProviderProbe:
         return replace(self._facts.probe, provider=self.name)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
 from clawgauge.records import (
+    THINKING_OFF,
     Message,
     ModelInfo,
     Prompt,
@@ -281,6 +282,15 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     def most_output(self, call: Call) -> int | None:
         """How many tokens the server may make of a call, and bill; None where nothing limits it."""
         return self.sampling(call).max_tokens
+
+    def why_not_level(self, model: str, level: str) -> str | None:
+        """Why this model cannot be asked with this thinking level; None where it can.
+
+        What is known before anything is sent. Who can ask a model not to think overrides it.
+        """
+        if level == THINKING_OFF and self.takes_thinking:
+            return f"{self.name} cannot ask a model not to think: leave out @{level}"
+        return None
 
     def check_here(self, model: str) -> None:
         """Raise the `CallFailure` of a call that cannot be made from this machine.

@@ -21,6 +21,7 @@ from clawgauge.records.result import Result, TimingsUs, ToolInvocation, Transcri
 from clawgauge.records.run import (
     HARMLESS,
     THINKING_LEVELS,
+    THINKING_OFF,
     Context,
     Harmless,
     Inventory,

@@ -18,7 +18,9 @@ PromptKey: TypeAlias = tuple[str, str]
 IN_CONTEXT = "+context"  # how the suite of prompts inside a context ends
 _MAX_FILLED_ENTRIES = 8_000_000
 _POSITIVE = "a whole number of 1 or more"
-THINKING_LEVELS: tuple[str, ...] = ("low", "medium", "high", "xhigh")
+THINKING_OFF = "off"
+"""The thinking level that asks a model not to think."""
+THINKING_LEVELS: tuple[str, ...] = (THINKING_OFF, "low", "medium", "high", "xhigh")
 
 
 class Target(msgspec.Struct, frozen=True, order=True):

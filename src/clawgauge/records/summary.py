@@ -458,8 +458,8 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of results.jsonl;
     `figures_sha256` is of all the rest. A reader that finds one of them otherwise makes them anew. `asked` is
-    `decision` where the answers decided what was asked next, else `list`. `rule` is that by which jobs are judged: 2 is the
-    sequential decision, 1 the intervals of versions before 0.3.0."""
+    `decision` where the answers decided what was asked next, else `list`. `rule` is that by which jobs are judged: 2 is
+    the sequential decision, 1 the intervals of versions before 0.3.0."""
 
     schema_version: int
     run_id: str

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from clawgauge.prices import vendor_of
+from clawgauge.records import THINKING_OFF
 from clawgauge.registry import find_type
 from clawgauge.routing.configuration import ConfiguredLine, Routing
 from clawgauge.routing.decision import Decision
@@ -20,6 +21,8 @@ from clawgauge.words import format_ms
 # way.
 TIMEOUT_FACTOR = 2.0
 MIN_TIMEOUT_S = 5
+# How LiteLLM asks a model not to think.
+_NO_THINKING = "none"
 # LiteLLM puts a variable's value in the place of any text that begins so, and knows no escape.
 _REFERENCE = "os.environ/"
 
@@ -109,6 +112,7 @@ def _params(evidence: Evidence) -> dict[str, Any] | None:
     params: dict[str, Any] = {"model": f"{prefix}{evidence.target.model}", "api_base": address}
     key_env = settings.get("api_key_env")
     params["api_key"] = f"{_REFERENCE}{key_env}" if key_env else "none"
-    if evidence.target.thinking_level:
-        params["reasoning_effort"] = evidence.target.thinking_level
+    level = evidence.target.thinking_level
+    if level:
+        params["reasoning_effort"] = _NO_THINKING if level == THINKING_OFF else level
     return params

@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from clawgauge.records import FamilyTally, Job, Prompt, PromptKey, Target
 from clawgauge.run_data.row import Row, is_harm
 from clawgauge.run_data.schedule import asks_for_restraint, is_own_work, is_task, tier_prompts
 
-CALLS: Final = "calls"
-ARGUMENTS: Final = "arguments"
-RESTRAINT: Final = "restraint"
-TASKS: Final = "tasks"
-TEXT_CALLS: Final = "text_calls"
+CALLS = "calls"
+ARGUMENTS = "arguments"
+RESTRAINT = "restraint"
+TASKS = "tasks"
+TEXT_CALLS = "text_calls"
 """Calls that are written as text, where no prompt of a run offers tools. No job rests on them."""
 # A server that has answered other calls is up: what it did not answer in time, or not to the end,
 # is a failure of the model that it serves.

@@ -21,6 +21,7 @@ _MAX_DOUBLINGS = 30  # beyond these the wait has long reached its cap
 # After one of these every further call to the target would fail the same way: it is asked once.
 TARGET_ENDING = frozenset(
     {
+        "api_key_invalid",
         "api_key_missing",
         "cli_auth",
         "cli_missing",

@@ -176,8 +176,8 @@ class DecisionAgenda:
 
     def _add(self, text: TextToAsk, repeat: int) -> None:
         """Put a text at the next position: to be asked, or as an earlier stretch has asked it."""
-        prompt = self._drawings.draw(text.prompt, text.draw)
-        assert prompt is not None, "only texts that there are get chosen"
+        # Only drawings that there are get chosen.
+        prompt = self._drawings.draw(text.prompt, text.draw) or text.prompt
         cell = Cell(prompt, repeat, text.draw)
         self._position_of[cell.spending_key] = len(self._cells)
         self._cells.append(cell)
@@ -208,17 +208,16 @@ class DecisionAgenda:
     def _choose_text(self) -> TextToAsk | None:
         """The next text of the source that is furthest from being good, of the least effort."""
         open_questions = self._decisions.open_questions()
-        candidates: list[tuple[Effort, float, int]] = []
+        candidates: list[tuple[Effort, float, int, TextToAsk]] = []
         for index, source in enumerate(self._sources):
             questions = [question for question in open_questions if question.pool in source.pools]
-            if questions and self._peek(index) is not None:
+            text = self._peek(index) if questions else None
+            if text is not None:
                 lowest = min(self._expected_score(question) for question in questions)
-                candidates.append((source.effort, lowest, index))
+                candidates.append((source.effort, lowest, index, text))
         if not candidates:
             return None
-        index = min(candidates)[2]
-        text = self._peek(index)
-        assert text is not None
+        *_, text = min(candidates, key=lambda candidate: candidate[:3])
         self._asked_texts.add((text.prompt.key, text.draw))
         return text
 

@@ -7,7 +7,7 @@ conditions, from the same counts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from clawgauge.records import FamilyTally, Job
 from clawgauge.run_data.evidence import (
@@ -36,10 +36,11 @@ Tallies: TypeAlias = Mapping[str, Sequence[FamilyTally]]
 """What the answers of a model add up to, by pool."""
 
 # A job's own prompts, as a condition of that job.
-OWN_PROMPTS: Final = "prompts"
+OWN_PROMPTS = "prompts"
 USEFUL = "useful"
 RECOMMENDED = "recommended"
 _HIGHEST_BAD = 0.98
+_POOL_NEEDS = (CALLS, ARGUMENTS, RESTRAINT, TASKS)
 RECOMMENDATION = (
     (CALLS, CALLS_ZONE),
     (ARGUMENTS, ARGUMENTS_ZONE),
@@ -85,7 +86,7 @@ def find_conditions(name: str, job: Job) -> list[Condition]:
         if need == RECOMMENDED:
             for pool, zone in RECOMMENDATION:
                 conditions.append(Condition(pool, (Question(pool, zone),)))
-        elif need == CALLS or need == ARGUMENTS or need == RESTRAINT or need == TASKS:
+        elif need in _POOL_NEEDS:
             conditions.append(Condition(need, (Question(need, zone_of(job, need)),)))
         elif need == USEFUL:
             questions = [Question(ARGUMENTS, FALLBACK_ZONE)]
@@ -98,10 +99,11 @@ def find_conditions(name: str, job: Job) -> list[Condition]:
     return conditions
 
 
-def zone_of(job: Job, need: Literal["calls", "arguments", "restraint", "tasks", "prompts"]) -> Zone:
+def zone_of(job: Job, need: str) -> Zone:
     """The rates between which a need of a job may be answered either way."""
-    rates = job.rates.get(need)
-    if rates is not None:
+    for name, rates in job.rates.items():
+        if name != need:
+            continue
         zone = zone_at(rates.at_least, rates.good)
         return zone if rates.line is None else zone._replace(stated_line=rates.line)
     if need == CALLS:

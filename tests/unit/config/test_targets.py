@@ -6,6 +6,9 @@ import pytest
 
 from clawgauge.config.providers import apply_patterns, parse_target
 from clawgauge.errors import TargetError
+from clawgauge.plan import check_targets
+from clawgauge.providers.base import ProviderSettings
+from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import Target
 from support.rows import every_row
 
@@ -35,7 +38,7 @@ def test_a_target_is_read(text: str, target: Target) -> None:
         ("ollama_openai:", ["PROVIDER:MODEL"]),
         ("", ["PROVIDER:MODEL"]),
         ("olama_openai:llama", ["olama_openai", "did you mean 'ollama_openai'", "embedded"]),
-        ("openai_responses:gpt@huge", ["huge", "low, medium, high, xhigh"]),
+        ("openai_responses:gpt@huge", ["huge", "off, low, medium, high, xhigh"]),
         ("openai_responses:gpt@", ["thinking level"]),
         ("openai_responses:@high", ["thinking level"]),
     ],
@@ -74,3 +77,32 @@ def test_an_exclusion_without_level_takes_out_every_level() -> None:
     assert apply_patterns([*both, parse_target("!vllm:m@high", KNOWN)], {}) == [
         Target("vllm", "m", "low")
     ]
+
+
+def test_a_level_that_a_provider_cannot_send_is_no_target() -> None:
+    """Who cannot ask a model not to think says so before anything is asked, and so does who knows the model."""
+    settings = {
+        name: ProviderSettings(name, name)
+        for name in ("openai_responses", "anthropic_messages", "embedded", "gemini")
+    }
+    providers = ProviderSet(settings)
+    refused = {
+        Target(
+            "openai_responses", "gpt-5", "off"
+        ): "openai_responses cannot ask a model not to think",
+        Target("anthropic_messages", "claude", "off"): "leave out @off",
+        Target("gemini", "gemini-2.5-pro", "off"): "gemini-2.5-pro cannot be asked not to think",
+        Target("gemini", "gemini-2.5-flash", "xhigh"): "takes no thinking level xhigh",
+    }
+    for target, sentence in refused.items():
+        with pytest.raises(TargetError) as caught:
+            check_targets([target], providers, {})
+        assert target.label in str(caught.value)
+        assert sentence in str(caught.value)
+    sendable = [
+        Target("openai_responses", "gpt-5", "xhigh"),
+        Target("gemini", "gemini-2.5-flash", "off"),
+        # It ignores every level, and says so.
+        Target("embedded", "smollm2-135m", "off"),
+    ]
+    check_targets(sendable, providers, {})

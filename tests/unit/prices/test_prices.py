@@ -32,6 +32,21 @@ def test_a_key_is_missing_unless_it_is_another_machines() -> None:
     assert missing_key({**keyed, "node": "ana"}, {}) is None
 
 
+def test_geminis_thoughts_are_billed_as_output_and_long_prompts_stay_unknown() -> None:
+    """Google charges for thoughts what it charges for the answer, and more for a prompt beyond 200,000 tokens."""
+    google = {
+        "type": "gemini",
+        "base_url": "https://generativelanguage.googleapis.com/v1beta",
+    }
+    price = load_prices().find("gemini", "gemini-2.5-pro", google)
+    assert price is not None
+    assert (price.as_of, price.vendor) == ("2026-11-19", "google")
+    expected = (800 * price.input + 200 * (price.cached_input or 0) + 500 * price.output) / 1e6
+    assert cost_usd(price, Tokens(1000, 500, 200)) == pytest.approx(expected)
+    assert cost_usd(price, Tokens(200_001, 1)) is None
+    assert load_prices().find("gemini", "gemini-flash-latest", google) is None
+
+
 @pytest.mark.parametrize("tokens", [Tokens(None, 10), Tokens(10, None)])
 def test_a_call_without_counts_has_no_cost(tokens: Tokens) -> None:
     """Nothing is estimated: no count, no cost."""

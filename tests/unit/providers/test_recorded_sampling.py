@@ -14,7 +14,8 @@ from clawgauge.cli.session import make_config
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
 from clawgauge.providers.embedded.provider import Embedded
-from clawgauge.records import Message, Prompt, Target
+from clawgauge.records import THINKING_LEVELS, Message, Prompt, Target
+from clawgauge.registry import PROVIDER_TYPES
 from clawgauge.runner.agenda import Agenda, OpenCells
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
@@ -25,7 +26,6 @@ from support.scripted_server import ScriptedServer
 from support.slow_rest import slow_rest
 
 MODEL = "scripted-model"
-LEVELS = (None, "low", "medium", "high", "xhigh")
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 ASKED = Message(role="user", content="Look.")
 NOTHING = {"type": "noop"}
@@ -74,6 +74,7 @@ READ: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "openai_chat": lambda body: flat(body, "max_tokens"),
     "openai_responses": lambda body: flat(body, "max_output_tokens"),
     "anthropic_messages": lambda body: flat(body, "max_tokens"),
+    "gemini": lambda body: flat(body["generationConfig"], "maxOutputTokens"),
     "ollama": lambda body: flat(body["options"], "num_predict"),
     "ollama_openai": lambda body: flat(body, "max_tokens"),
     "embedded": lambda body: flat(body, "max_tokens"),
@@ -82,6 +83,7 @@ EXTRA: dict[str, dict[str, Any]] = {
     "openai_chat": {"temperature": 0.9, "max_tokens": 5},
     "openai_responses": {"max_output_tokens": 6, "seed": 4},
     "anthropic_messages": {"temperature": 1.0, "max_tokens": 40_000},
+    "gemini": {"generationConfig": {"temperature": 0.9, "maxOutputTokens": 8}},
     "ollama": {"options": {"temperature": 0.9, "num_predict": 8}},
     "ollama_openai": {"seed": 11},
     "embedded": {"temperature": 0.1},
@@ -149,9 +151,12 @@ def test_the_recorded_sampling_is_the_sent_one(
     tmp_path: Path, server: ScriptedServer, kind: str, extra: bool
 ) -> None:
     """For each level and set of options: temperature, token limit and seed, and nothing where nothing was sent."""
-    for level in LEVELS:
+    for level in (None, *THINKING_LEVELS):
         for options in OPTIONS:
             provider = make_provider(kind, server, EXTRA[kind] if extra else {})
+            if level is not None and provider.why_not_level(MODEL, level) is not None:
+                # Refused before a run.
+                continue
             # Ollama's own API cannot force a call: such a prompt is not asked.
             prompts = PROMPTS if kind == "ollama" else [*PROMPTS, FORCED]
             n_before = len(server.calls)
@@ -159,6 +164,11 @@ def test_the_recorded_sampling_is_the_sent_one(
             for prompt, call in zip(prompts, server.calls[n_before:], strict=True):
                 sent = READ[kind](call.json)
                 assert recorded(config, prompt.id) == sent, f"{level} {options} {prompt.id}"
+
+
+def test_no_type_of_provider_is_left_out() -> None:
+    """The program that is no server has tests of its own below."""
+    assert {*READ, "claude_code_cli"} == set(PROVIDER_TYPES)
 
 
 def test_a_limit_by_its_newer_name_is_sent_alone_and_recorded(

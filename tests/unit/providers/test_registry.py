@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
@@ -16,6 +19,20 @@ def test_every_entry_describes_its_class(provider_type: ProviderType) -> None:
     assert provider.default_context == provider_type.default_context
     assert provider.takes_thinking == provider_type.takes_thinking
     assert provider.counts_cached_input == provider_type.counts_cached_input
+
+
+def test_no_provider_may_import_another() -> None:
+    """The rule is a list of rooms: what the registry names is in one of them.
+
+    Chat completions are what others build on.
+    """
+    pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    contracts = pyproject["tool"]["importlinter"]["contracts"]
+    (rule,) = (each for each in contracts if each["name"] == "Providers do not know each other")
+    for provider_type in PROVIDER_TYPES.values():
+        module = provider_type.factory.partition(":")[0]
+        if module != "clawgauge.providers.openai.chat":
+            assert any(f"{module}.".startswith(f"{room}.") for room in rule["modules"]), module
 
 
 def test_what_is_known_of_a_plug_in_is_what_a_provider_does_by_default() -> None:

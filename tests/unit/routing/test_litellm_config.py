@@ -71,6 +71,22 @@ def test_new_protocols_have_their_own_words(tmp_path: Path) -> None:
     assert found["anthropic/opus"]["api_key"] == "os.environ/ANTHROPIC_API_KEY"
 
 
+def test_gemini_is_reached_at_googles_address_with_its_level(tmp_path: Path) -> None:
+    """LiteLLM puts the path of a model after the address with its version, and says `none` for no thinking."""
+    settings = {
+        "type": "gemini",
+        "base_url": "https://generativelanguage.googleapis.com/v1beta",
+        "api_key_env": "GOOGLE_API_KEY",
+    }
+    measured = Measured(Target("gemini", "gemini-2.5-flash", "off"), settings)
+    (entry,) = litellm_config(decision_of(tmp_path, measured)).settings["model_list"]
+    params = entry["litellm_params"]
+    assert params["model"] == "gemini/gemini-2.5-flash"
+    assert params["api_base"] == "https://generativelanguage.googleapis.com/v1beta"
+    assert params["api_key"] == "os.environ/GOOGLE_API_KEY"
+    assert params["reasoning_effort"] == "none"
+
+
 def test_every_model_is_reached_as_it_was_measured(tmp_path: Path) -> None:
     """Protocol, address, thinking level; a key by the name of its variable; and who cannot be reached is said."""
     mine = Measured(Target("gateway", "m"), CHAT)

@@ -50,6 +50,29 @@ def test_primary_fallbacks_and_subagents_come_from_the_evidence(tmp_path: Path) 
     }
 
 
+def test_gemini_is_openclaws_own_provider_google(tmp_path: Path) -> None:
+    """At Google's address OpenClaw needs no entry for it; elsewhere it is told address, protocol and key."""
+    google = {
+        "type": "gemini",
+        "base_url": "https://generativelanguage.googleapis.com/v1beta",
+        "api_key_env": "GEMINI_API_KEY",
+    }
+    own = Measured(Target("gemini", "gemini-2.5-flash", "off"), google)
+    patch = openclaw_routing(decision_of(tmp_path / "own", own)).settings
+    assert patch["agents"]["defaults"]["model"]["primary"] == "google/gemini-2.5-flash"
+    models = patch["agents"]["defaults"]["models"]
+    assert models["google/gemini-2.5-flash"]["params"] == {"thinking": "off"}
+    assert "models" not in patch
+    gateway = {**google, "base_url": "http://gate:4000/v1beta", "api_key_env": "GATE_KEY"}
+    elsewhere = Measured(Target("google", "gemini-2.5-flash"), gateway)
+    patch = openclaw_routing(decision_of(tmp_path / "elsewhere", elsewhere)).settings
+    assert patch["agents"]["defaults"]["model"]["primary"] == "google-2/gemini-2.5-flash"
+    declared = patch["models"]["providers"]["google-2"]
+    assert declared["api"] == "google-generative-ai"
+    assert declared["baseUrl"] == "http://gate:4000/v1beta"
+    assert declared["apiKey"]["id"] == "GATE_KEY"
+
+
 def test_how_many_subagents_at_once_is_what_the_longest_prompts_say(tmp_path: Path) -> None:
     """Where these are carried by nobody, or were cut, shorter ones say nothing of them."""
     decision, common = (

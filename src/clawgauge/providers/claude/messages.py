@@ -14,7 +14,7 @@ from clawgauge.providers.claude.stream import ApiEvent, AssistantLine, Block, Cl
 from clawgauge.providers.conversation import PastTurn, conversation
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.events import EventReader
-from clawgauge.providers.http.server import HttpServer, apply_extra_body
+from clawgauge.providers.http.server import HttpServer
 from clawgauge.registry import ANTHROPIC_MESSAGES
 
 # How many tokens of thinking a level may take; they come on top of those of the answer.
@@ -141,7 +141,7 @@ class MessagesServer(HttpServer):
             max_tokens += budget
             temperature = None
         sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
-        return apply_extra_body(sampling, self.extra_body, self.sampling_names)
+        return self.override_sampling(sampling)
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         sampling = self.sampling(call)

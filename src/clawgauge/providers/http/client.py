@@ -135,7 +135,7 @@ class HttpClient:
             status = failure.http_status
             if status is None:
                 raise
-            availability: Status = "auth_error" if status in (401, 403) else "error"
+            availability: Status = "auth_error" if failure.status == "auth_error" else "error"
             path = url.removeprefix(self.base_url).removeprefix(self.base_url.removesuffix("/v1"))
             message = f"the server answered {status} to {path}"
             raise CallFailure(
@@ -165,7 +165,9 @@ class HttpClient:
         method = "GET" if payload is None else "POST"
         head = self._heads.get((method, url))
         if head is None:
-            head = self._make_head(method, url + self._query)
+            # The address may have a query of its own.
+            joint = "&" if "?" in url and self._query else "?"
+            head = self._make_head(method, url + self._query.replace("?", joint, 1))
             self._heads[method, url] = head
         body = payload or b""
         request = b"%b%d\r\n\r\n%b" % (head, len(body), body)

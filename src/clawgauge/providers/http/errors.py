@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -40,17 +40,27 @@ _CONTEXT_CODES = frozenset(
     }
 )
 _CONTEXT_MESSAGE = re.compile(
-    r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long",
+    r"maximum context length|exceeds? the (?:available |maximum )?context|prompt is too long"
+    r"|input token count.{0,40}?exceeds the maximum number of tokens",  # Google's
     re.IGNORECASE,
 )
 _MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model"})
 _MODEL_MESSAGE = re.compile(
     r"\A(?:HTTP 404: )?model: \S+\Z"  # all that Anthropic says
+    r"|\A(?:HTTP 404: )?models/\S+ is not found\b"  # Google's
     r"|\bmodel\b.{0,200}?"
-    r"\b(?:not found|does not exist|not exist|unknown|not available|unavailable)\b",
+    r"\b(?:not found|does not exist|not exist|unknown|not available|unavailable"
+    r"|no longer available)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_RATE_LIMIT_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+_RATE_LIMIT_CODES = frozenset(
+    {"429", "rate_limit_exceeded", "rate_limit_error", "resource_exhausted"}
+)
+# How Google's servers say in an error of status 400 that they do not know the key.
+_KEY_REFUSED = "api_key_invalid"
+_DAILY_QUOTA = "perday"
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s")
+_MAX_DETAILS = 20
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -189,14 +199,19 @@ def classify_error_reply(
     may_be_about_model = status == 404 or (status == 400 and bool(model) and model in message)
     is_too_long = status in (400, 413) and _CONTEXT_MESSAGE.search(message) is not None
 
+    details = _read_details(error)
+
     availability: Status = "error"
     failure_type = f"http_{status}"
     retryable = status >= 500
     if status in (401, 403):
         availability = "auth_error"
+    elif _KEY_REFUSED in details.reasons:
+        availability = "auth_error"
+        failure_type = _KEY_REFUSED
     elif status == 429:
         availability = "rate_limited"
-        retryable = "insufficient_quota" not in codes
+        retryable = "insufficient_quota" not in codes and not details.is_daily_quota
     elif codes & _CONTEXT_CODES or is_too_long:
         failure_type = "context_length_exceeded"
         retryable = False
@@ -208,6 +223,8 @@ def classify_error_reply(
     retry_after_s = None
     if retryable or status == 429:
         retry_after_s = parse_retry_after(headers, time.time())
+        if retry_after_s is None:
+            retry_after_s = details.retry_after_s
     return CallFailure(
         availability,
         failure_type,
@@ -216,6 +233,37 @@ def classify_error_reply(
         retry_after_s=retry_after_s,
         http_status=status,
     )
+
+
+class _Details(NamedTuple):
+    """What Google's servers add to an error, in a list of typed objects."""
+
+    reasons: frozenset[str]
+    is_daily_quota: bool
+    """Whether a quota of the whole day is spent: no wait within a run brings it back."""
+    retry_after_s: float | None
+
+
+def _read_details(error: Mapping[str, Any]) -> _Details:
+    """The details of an error that has some; whatever is not of their form tells nothing."""
+    reasons = set()
+    is_daily_quota = False
+    retry_after_s = None
+    details = error.get("details")
+    for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        if isinstance(detail.get("reason"), str):
+            reasons.add(detail["reason"].lower())
+        delay = _DURATION.fullmatch(str(detail.get("retryDelay")))
+        if delay is not None:
+            retry_after_s = float(delay[1])
+        violations = detail.get("violations")
+        for violation in violations[:_MAX_DETAILS] if isinstance(violations, list) else ():
+            quota = violation.get("quotaId") if isinstance(violation, dict) else None
+            if isinstance(quota, str) and _DAILY_QUOTA in quota.lower():
+                is_daily_quota = True
+    return _Details(frozenset(reasons), is_daily_quota, retry_after_s)
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.http.reply import Reader
 from clawgauge.records import ModelInfo, ProviderProbe, as_count
-from clawgauge.registry import OPENAI
+from clawgauge.registry import VENDORS
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
 
@@ -61,6 +61,11 @@ class HttpServer(Provider):
     The first is the one that is sent; others of the protocol say the same, and `extra_body` may
     have them in its place.
     """
+    sampling_member: str | None = None
+    """The member of the request's body that holds the sampling values; None where it is the body.
+
+    Where `extra_body` has that member, its fields are put over ours.
+    """
     protocol_headers: Mapping[str, str] = {}
     """Headers that the protocol wants with every request."""
     key_header = "Authorization"
@@ -84,7 +89,16 @@ class HttpServer(Provider):
         await self.client.aclose()
 
     def sampling(self, call: Call) -> Sampling:
-        return apply_extra_body(super().sampling(call), self.extra_body, self.sampling_names)
+        return self.override_sampling(super().sampling(call))
+
+    def override_sampling(self, sampling: Sampling) -> Sampling:
+        """What is sent where this would be, but for `extra_body`."""
+        overrides: Any = self.extra_body
+        if self.sampling_member is not None:
+            overrides = self.extra_body.get(self.sampling_member)
+        if not isinstance(overrides, dict):
+            return sampling
+        return apply_extra_body(sampling, overrides, self.sampling_names)
 
     def check_here(self, model: str) -> None:
         if self._lacks_key:
@@ -100,7 +114,7 @@ class HttpServer(Provider):
         detail = plural(len(models), "model")
         if not models:
             detail = "it answers, but lists no models: which it has is not checked"
-        elif self.settings.api_key and not OPENAI.is_address(self.base_url):
+        elif self.settings.api_key and not self._list_checks_key():
             detail += "; whether calls take the key is not checked"
         return ProviderProbe(
             provider=self.name,
@@ -109,6 +123,13 @@ class HttpServer(Provider):
             detail=detail,
             models=models,
         )
+
+    def _list_checks_key(self) -> bool:
+        """Whether a server at this address gives its list of models to a valid key alone."""
+        for vendor in VENDORS:
+            if vendor.is_address(self.base_url):
+                return vendor.lists_models_by_key
+        return False
 
     def unreachable(self, failure: CallFailure) -> ProviderProbe:
         """The probe of a server that did not answer, with a hint at what to do."""
@@ -158,6 +179,16 @@ class HttpServer(Provider):
             return f"look at the log of the server at {address}"
         return f"is the server running at {address}?"
 
+    def _put_over(self, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that were asked for, with `overrides` in the place of ours."""
+        sent = _without_none(fields)
+        for names in self.sampling_names.values():
+            # Servers refuse two fields that say the same.
+            if not overrides.keys().isdisjoint(names):
+                for name in names:
+                    sent.pop(name, None)
+        return sent | dict(overrides)
+
     async def _post(self, path: str, body: dict[str, Any], call: Call, reader: Reader) -> None:
         """Make one call, and report its reply through `reader`. Raises `CallFailure`.
 
@@ -165,13 +196,14 @@ class HttpServer(Provider):
         """
         if self._lacks_key:
             self.check_here(call.model)
-        sent_body = {name: value for name, value in body.items() if value is not None}
-        for names in self.sampling_names.values():
-            # Servers refuse two fields that say the same.
-            if not self.extra_body.keys().isdisjoint(names):
-                for name in names:
-                    sent_body.pop(name, None)
-        sent_body |= self.extra_body
+        if self.sampling_member is None:
+            sent_body = self._put_over(body, self.extra_body)
+        else:
+            sent_body = _without_none(body) | self.extra_body
+            overrides = self.extra_body.get(self.sampling_member, {})
+            if isinstance(overrides, dict):
+                member = self._put_over(body[self.sampling_member], overrides)
+                sent_body[self.sampling_member] = member
         try:
             payload = msgspec.json.encode(sent_body)
         except UnicodeEncodeError:
@@ -179,6 +211,10 @@ class HttpServer(Provider):
             payload = json.dumps(sent_body).encode("ascii")
         url = self.base_url + path
         await self.client.exchange(url, payload, reader, timeout_s=call.timeout_s)
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def listed_models(data: bytes, list_name: str = "data", key: str = "id") -> list[dict[str, Any]]:
