@@ -159,9 +159,22 @@ def draw_texts(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> dict
                 raise rule_place.refusal(f"{text!r} {reason}")
         choice = rule
         if drawing.number:
-            choice = choices[pick(f"{drawing.seed_of(entry)}\0{rule}", len(choices))]
+            choice = _choose(choices, drawing, f"{drawing.suite}\0{entry.get('id')}\0{rule}")
         new_texts.update(zip(old_texts, choice.split(_TOGETHER_SIGN), strict=True))
     return new_texts if drawing.number else {}
+
+
+def _choose(choices: list[str], drawing: Drawing, seed: str) -> str:
+    """The choice of one rule in a drawing.
+
+    Each round of as many drawings as there are choices takes every choice once, in an order of its own.
+    So three choices are enough for drawings 1 to 3 to differ.
+    """
+    round_number, turn = divmod(drawing.number - 1, len(choices))
+    order = sorted(
+        range(len(choices)), key=lambda index: pick(f"{seed}\0{round_number}\0{index}", 2**63)
+    )
+    return choices[order[turn]]
 
 
 def _check_choices(

@@ -73,6 +73,21 @@ def test_drawings_differ(tmp_path: Path) -> None:
     assert len({load(tmp_path, drawing, HOSTS)[0].prompt for drawing in range(1, 40)}) == 8
 
 
+def test_as_many_drawings_as_there_are_choices_take_each_of_them_once(tmp_path: Path) -> None:
+    """So three choices make drawings 1 to 3 differ; the order of the next round is another one in most cases."""
+    orders = set()
+    for n_choices in (2, 3, 5):
+        trees = [f"tree{number}" for number in range(n_choices)]
+        entry = HOSTS | {"prompt": "ash", "system": "", "draw": {"ash": trees}}
+        entry |= {"validator": {"type": "exact", "value": "ash"}}
+        for start in range(1, 10 * n_choices, n_choices):
+            drawings = range(start, start + n_choices)
+            drawn = [load(tmp_path, drawing, entry)[0].prompt for drawing in drawings]
+            assert sorted(drawn) == trees
+            orders.add(tuple(drawn))
+    assert len(orders) > 10
+
+
 def test_a_number_of_the_expectation_is_drawn_too(tmp_path: Path) -> None:
     port = {"type": "integer", "min": 5432, "max": 5432}
     entry = (
