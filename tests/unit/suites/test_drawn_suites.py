@@ -26,6 +26,8 @@ DATA = Path(__file__).parents[2] / "data"
 SUITES = ("core", "long_context", "tool_use", "native_tools", "restraint")
 # The rest of these has no value in its text that could be another: "How much memory is available?"
 LEAST_DRAWN = {"tool_use": 0.5}
+# "Find out how much memory is available": nothing in it could be another.
+UNDRAWN = {"core": ["P35"]}
 LENGTHS = {"4k": 4_096, "16k": 16_384, "32k": 32_768, "64k": 65_536}
 KINDS = ("find", "count", "combine", "obey", "latest")
 # Asked from 16k on: each takes several steps.
@@ -120,6 +122,21 @@ def test_most_prompts_are_drawn_from_several_values(suite: str) -> None:
             )
     n_forms = Counter(prompt.variant_of or prompt.id for prompt in prompts(suite, 0))
     assert [entry["id"] for entry in drawn if len(asked[entry["id"]]) <= n_forms[entry["id"]]] == []
+
+
+@pytest.mark.parametrize("suite", [name for name in (*SUITES, "agentic") if name != "tool_use"])
+def test_three_drawings_differ_from_the_text_as_written_and_from_each_other(suite: str) -> None:
+    """A drawing that repeats an earlier one tells nothing new, and is not asked."""
+    forms: dict[str, list[str]] = {}
+    for drawing in range(4):
+        texts: dict[str, list[object]] = {}
+        for prompt in prompts(suite, drawing):
+            request = [prompt.system, prompt.messages, prompt.prompt, prompt.world]
+            texts.setdefault(prompt.variant_of or prompt.id, []).append(request)
+        for family, requests in texts.items():
+            forms.setdefault(family, []).append(repr(requests))
+    undrawn = [family for family, drawn in forms.items() if len(set(drawn)) < len(drawn)]
+    assert undrawn == UNDRAWN.get(suite, [])
 
 
 def test_a_length_is_a_category_and_has_every_kind_of_question() -> None:
