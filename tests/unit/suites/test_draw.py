@@ -69,6 +69,35 @@ def test_a_drawing_changes_prompt_and_expectation_alike(tmp_path: Path, drawing:
     assert prompt == load(tmp_path, drawing, HOSTS)[0]
 
 
+def test_the_prompts_of_a_pair_are_drawn_alike(tmp_path: Path) -> None:
+    """Rules that begin with the same text choose the same, although one of the two has more to replace."""
+    first = {
+        "id": "P0",
+        "name": "given",
+        "prompt": "Call ash at noon.",
+        "draw": {
+            "ash|tree": ["elm|shrub", "oak|bush", "fir|hedge"],
+            "noon": ["nine", "ten", "two"],
+        },
+        "validator": {"type": "exact", "value": "tree"},
+    }
+    second = first | {
+        "id": "P1",
+        "name": "missing",
+        "pair": "P0",
+        "prompt": "Call ash.",
+        "draw": {"ash": ["elm", "oak", "fir"]},
+        "validator": {"type": "noop"},
+    }
+    drawn = set()
+    for drawing in range(1, 10):
+        given, missing = load(tmp_path, drawing, first, second)
+        assert given.prompt.startswith(missing.prompt.removesuffix("."))
+        assert missing.pair == "P0" and given.pair is None
+        drawn.add(missing.prompt)
+    assert len(drawn) == 3
+
+
 def test_drawings_differ(tmp_path: Path) -> None:
     assert len({load(tmp_path, drawing, HOSTS)[0].prompt for drawing in range(1, 40)}) == 8
 
