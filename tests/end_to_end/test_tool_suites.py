@@ -75,10 +75,11 @@ def test_a_perfect_model_passes_everything(place: Path, server: ScriptedServer, 
         (r["prompt_id"], r["violation"], r["error"]) for r in records if not r["objective_pass"]
     ] == []
     assert [record["warnings"] for record in records if record["warnings"]] == []
-    n_native, n_held_back, n_tasks = (
+    n_native, n_restraint, n_tasks = (
         sum(record["suite"] == suite for record in records) for suite in SUITES
     )
-    assert n_native + n_held_back + n_tasks == len(cast.prompts)
+    assert n_native + n_restraint + n_tasks == len(cast.prompts)
+    n_held_back = sum(map(wants_none, cast.prompts))
     n_calls = sum(map(wants_call, cast.prompts))
     assert group["objective_pass_rate"] == group["pass_rate_scheduled"] == 1.0
     tool_use, tasks = group["tool_use"], group["tasks"]
@@ -118,7 +119,10 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     records, group = done.records(), group_of(done)
     judged = [record for record in records if record["failure_type"] != "empty_response"]
     assert [(r["suite"], r["prompt_id"]) for r in judged if r["objective_pass"] is not False] == []
-    assert len(records) - len(judged) < 3 and group["objective_pass_rate"] == 0.0
+    # Who writes calls as text writes nothing where none is wanted.
+    silent = {record["prompt_id"] for record in records if record not in judged}
+    assert silent <= {prompt.id for prompt in cast.prompts if prompt.tool_choice == "none"}
+    assert group["objective_pass_rate"] == 0.0
     for suite in SUITES:
         channels = {record["tool_channel"] for record in records if record["suite"] == suite}
         assert {"native", "text:hermes", "malformed"} <= channels
@@ -131,7 +135,9 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
     assert group["tool_use"]["channels"]["malformed"] == played_by(cast, breaks_off_a_call)
     assert group["tool_use"]["channels"]["none"] == played_by(cast, only_talks)
     codes = Counter(
-        str(r["violation"]).partition(":")[0] for r in records if r["suite"] == "restraint"
+        str(r["violation"]).partition(":")[0]
+        for r in records
+        if r["suite"] == "restraint" and not r["expected_tools"]
     )
     n_native, n_text = codes["unexpected_call"], codes["call_as_text"]
     assert n_native + n_text == group["restraint"]["n"] and n_native and n_text
@@ -147,6 +153,11 @@ def test_a_terrible_model_passes_nothing(place: Path, server: ScriptedServer, ki
 def wants_call(prompt: Prompt) -> bool:
     """Whether a prompt counts toward the tier: all of `native_tools`, but for those that rule calls out."""
     return prompt.suite == "native_tools" and bool(prompt.expected_tools)
+
+
+def wants_none(prompt: Prompt) -> bool:
+    """Whether a prompt shows restraint by itself: all of the suite, but for the pairs."""
+    return prompt.suite == "restraint" and not prompt.expected_tools
 
 
 def played_by(cast: Cast, *models: ToolModel) -> int:
@@ -187,12 +198,11 @@ def test_silence_is_no_restraint(place: Path, server: ScriptedServer) -> None:
     assert {
         (r["availability_status"], r["failure_type"], r["objective_pass"]) for r in done.records()
     } == {("ok", "empty_response", None)}
-    asked, n_calls = (
-        Counter(prompt.suite for prompt in cast.prompts),
-        sum(map(wants_call, cast.prompts)),
-    )
+    asked = Counter(prompt.suite for prompt in cast.prompts)
+    n_calls = sum(map(wants_call, cast.prompts))
+    n_held_back = sum(map(wants_none, cast.prompts))
     assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (0, n_calls, 0.0)
-    assert share(group["restraint"]) == (0, asked["restraint"], 0.0)
+    assert share(group["restraint"]) == (0, n_held_back, 0.0)
     assert share(group["tasks"]) == (0, asked["agentic"], 0.0)
     assert group["pass_rate_scheduled"] == 0.0 and group["objective_pass_rate"] is None
 
@@ -242,9 +252,8 @@ def test_a_perfect_model_behind_claude_code(tmp_path: Path, words: tuple[str, ..
     }
     tasks = [record for record in records if record["suite"] == "agentic"]
     assert [record["turns"] for record in tasks] == [turns[record["prompt_id"]] for record in tasks]
-    n_calls, n_held_back, n_tasks = (
-        sum(record["suite"] == suite for record in records) for suite in SUITES
-    )
+    n_calls, _, n_tasks = (sum(record["suite"] == suite for record in records) for suite in SUITES)
+    n_held_back = sum(r["suite"] == "restraint" and not r["expected_tools"] for r in records)
     assert share(group["tool_use"]) == share(group["argument_accuracy"]) == (n_calls, n_calls, 1.0)
     assert share(group["restraint"]) == (n_held_back, n_held_back, 1.0)
     assert share(group["tasks"]) == (n_tasks, n_tasks, 1.0)

@@ -80,7 +80,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt inside the user's own context: system prompt and tools have that in them. `messages` come
     before `prompt`, which is empty where they end with a tool's result. `context` names what the
     prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
-    `pair` is the id of another prompt of the suite, where only both together tell something.
+    `pair` is on the second prompt of a pair, the id of the first: one of the two wants a call that
+    the other must not make, and only who gets both right tells them apart.
     """
 
     id: str

@@ -34,12 +34,12 @@ def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> 
 def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
     """The prompts a tier rests on: those that expect a tool, but for tasks and what is told apart
     from a tier."""
-    all_prompts = list(prompts)
-    first_halves = {(prompt.suite, prompt.pair) for prompt in all_prompts if prompt.pair}
+    candidates = list(prompts)
+    pairs = paired_keys(candidates)
     expecting = []
-    for prompt in all_prompts:
-        is_paired = prompt.pair is not None or prompt.key in first_halves
-        is_apart = asks_for_restraint(prompt) or is_task(prompt) or is_own_work(prompt) or is_paired
+    for prompt in candidates:
+        is_apart = asks_for_restraint(prompt) or is_task(prompt) or is_own_work(prompt)
+        is_apart = is_apart or prompt.key in pairs
         if prompt.expected_tools and not prompt.in_context and not is_apart:
             expecting.append(prompt)
     return prefer_native(expecting, lambda prompt: bool(prompt.tools))
@@ -56,6 +56,16 @@ def asks_for_restraint(prompt: Prompt) -> bool:
     if validator.get("type") != "tool_call" or prompt.tool_choice == "none":
         return False
     return bool(validator.get("no_call") or validator.get("ask"))
+
+
+def paired_keys(prompts: Iterable[Prompt]) -> frozenset[PromptKey]:
+    """Both prompts of every pair. Alone neither tells much: who always asks gets half of them right."""
+    keys = set()
+    for prompt in prompts:
+        if prompt.pair is not None:
+            keys.add(prompt.key)
+            keys.add((prompt.suite, prompt.pair))
+    return frozenset(keys)
 
 
 def is_own_work(prompt: Prompt) -> bool:
@@ -95,6 +105,7 @@ class Schedule:
     categories: Mapping[PromptKey, str] = field(default_factory=dict)
     bare_of: Mapping[PromptKey, PromptKey] = field(default_factory=dict)
     own_work: frozenset[PromptKey] = frozenset()
+    pairs: frozenset[PromptKey] = frozenset()
 
     def family(self, prompt: PromptKey) -> PromptKey:
         """What a prompt shares with its variants: they are alike, and count as one where
@@ -103,7 +114,7 @@ class Schedule:
 
     @property
     def apart(self) -> frozenset[PromptKey]:
-        return self.restraint | self.tasks | self.own_work
+        return self.restraint | self.tasks | self.own_work | self.pairs
 
     def _cells(
         self, target: Target, recorded: Mapping[PromptKey, int], prompts: Iterable[PromptKey]
@@ -210,6 +221,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         categories={prompt.key: prompt.category for prompt in prompts if prompt.category},
         bare_of={prompt.key: prompt.bare_key for prompt in prompts if prompt.in_context},
         own_work=frozenset(prompt.key for prompt in prompts if is_own_work(prompt)),
+        pairs=paired_keys(prompts),
     )
 
 

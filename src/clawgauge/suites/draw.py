@@ -159,9 +159,33 @@ def draw_texts(entry: Mapping[str, Any], drawing: Drawing, place: Place) -> dict
                 raise rule_place.refusal(f"{text!r} {reason}")
         choice = rule
         if drawing.number:
-            choice = choices[pick(f"{drawing.seed_of(entry)}\0{rule}", len(choices))]
+            choice = _choose(choices, drawing, _choice_seed(entry, rule, drawing))
         new_texts.update(zip(old_texts, choice.split(_TOGETHER_SIGN), strict=True))
     return new_texts if drawing.number else {}
+
+
+def _choice_seed(entry: Mapping[str, Any], rule: str, drawing: Drawing) -> str:
+    """What the choices of a rule hang on, apart from the drawing's number.
+
+    The two prompts of a pair have the same words: rules of theirs that begin with the same text are
+    drawn alike, although one of the two may have more to replace.
+    """
+    first_id = entry.get("pair") or entry.get("id")
+    first_text = rule.partition(_TOGETHER_SIGN)[0]
+    return f"{drawing.suite}\0{first_id}\0{first_text}"
+
+
+def _choose(choices: list[str], drawing: Drawing, seed: str) -> str:
+    """The choice of one rule in a drawing.
+
+    Each round of as many drawings as there are choices takes every choice once, in an order of its own.
+    So three choices are enough for drawings 1 to 3 to differ.
+    """
+    round_number, turn = divmod(drawing.number - 1, len(choices))
+    order = sorted(
+        range(len(choices)), key=lambda index: pick(f"{seed}\0{round_number}\0{index}", 2**63)
+    )
+    return choices[order[turn]]
 
 
 def _check_choices(

@@ -281,6 +281,7 @@ def _build_prompts(
         raise place.at("prompts").refusal(reason)
     prompts: list[Prompt] = []
     number_by_id: dict[str, int] = {}
+    paired: list[tuple[Prompt, Place]] = []
     n_chars = 0
     for number, entry in enumerate(entries, start=1):
         for prompt, prompt_place in _prompts_of_entry(entry, number, suite, place, drawing):
@@ -294,7 +295,37 @@ def _build_prompts(
             if n_chars > MAX_TEXT_CHARS:
                 reason = f"over {MAX_TEXT_CHARS:,} characters of prompts by now; split the suite"
                 raise prompt_place.refusal(reason)
+            if prompt.pair is not None:
+                paired.append((prompt, prompt_place.at("pair")))
+    _check_pairs(paired, {prompt.id: prompt for prompt in prompts})
     return prompts
+
+
+def _check_pairs(paired: list[tuple[Prompt, Place]], prompt_by_id: Mapping[str, Prompt]) -> None:
+    """Refuse a pair that is not exactly two prompts of one suite.
+
+    `paired` are the second prompts, each with the place of its key.
+    """
+    second_by_first: dict[str, str] = {}
+    for prompt, place in paired:
+        first_id = prompt.pair or ""
+        first = prompt_by_id.get(first_id)
+        if first is None:
+            advice = (
+                shape.suggest(first_id, prompt_by_id) or "; give the id of a prompt of this suite"
+            )
+            raise place.refusal(f"{first_id!r} is not known{advice}")
+        if first is prompt:
+            raise place.refusal("names the prompt itself; name the other one")
+        if first.pair is not None:
+            reason = "is the second prompt of a pair itself; a pair has two prompts"
+            raise place.refusal(f"{first_id!r} {reason}")
+        if first_id in second_by_first:
+            reason = f"is in a pair with {second_by_first[first_id]!r}; a pair has two prompts"
+            raise place.refusal(f"{first_id!r} {reason}")
+        if prompt.variant_of is not None or first.variant_of is not None:
+            raise place.refusal("given with 'variants'; the prompts of a pair have one form each")
+        second_by_first[first_id] = prompt.id
 
 
 def _count_forms(entry: object) -> int:

@@ -80,6 +80,7 @@ PROMPT_KEYS: Shapes = {
     "max_turns": shape.whole_number(_MIN_TURNS, _MAX_TURNS),
     "messages": shape.ListOf(shape.anything, "messages"),
     "context": shape.some_text,
+    "pair": label,
 }
 _PROMPT = shape.Fields(_REQUIRED, PROMPT_KEYS)
 # One that goes on with a conversation may leave the prompt itself out.
@@ -143,6 +144,7 @@ def build_prompt(
         max_turns=max_turns,
         messages=opening.messages,
         context=written.get("context"),
+        pair=written.get("pair"),
     )
 
 

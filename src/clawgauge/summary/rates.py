@@ -184,6 +184,8 @@ def _kind_of(ending: Ending, schedule: Schedule) -> str:
         return "restraint"
     if ending.prompt in schedule.tasks:
         return "tasks"
+    if ending.prompt in schedule.pairs:
+        return "other"
     return "calls" if ending.expected_tools else "other"
 
 

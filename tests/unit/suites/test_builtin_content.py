@@ -14,6 +14,7 @@ import pytest
 from clawgauge.checks import Judgement, judge_answer
 from clawgauge.checks.detection import detect_tools
 from clawgauge.records import Prompt
+from clawgauge.run_data.schedule import tier_prompts
 from clawgauge.suites import BUILTIN_SUITES, load_suite, suite_path
 from support.rows import every_row
 from support.tool_models import (
@@ -138,19 +139,76 @@ def test_restraint_covers_the_reasons_not_to_call() -> None:
     """Nothing to do, nothing that fits, something missing, something dangerous, talk, supposition, code."""
     prompts = SUITES["restraint"].prompts
     reasons = "answer_given about_tools code small_talk hypothetical no_fit dangerous missing_value"
-    assert {prompt.category for prompt in prompts} == set(reasons.split())
+    pairs = "missing_or_given may_or_may_not"
+    assert {prompt.category for prompt in prompts} == {*reasons.split(), *pairs.split()}
     assert all(len(prompt.tools) >= 3 for prompt in prompts)
     assert {"ask" in p.validator for p in prompts if p.category == "missing_value"} == {True}
     assert {"ask" in p.validator for p in prompts if p.category != "missing_value"} == {False}
 
 
+PAIRS = [
+    (first, second)
+    for second in SUITES["restraint"].prompts
+    for first in SUITES["restraint"].prompts
+    if first.id == second.pair
+]
+IN_PAIRS = {prompt.id for pair in PAIRS for prompt in pair}
+
+
 @every_row("prompt", TOOL_PROMPTS)
 def test_only_native_tools_counts_toward_the_tier(prompt: Prompt) -> None:
-    """A prompt that wants a call expects its tools; one that wants none, or rules calls out, expects none."""
+    """A prompt that wants a call expects its tools; one that wants none, or rules calls out, expects none.
+    Both prompts of a pair want a call, and stand apart."""
     assert prompt.expected_tools == list(dict.fromkeys(call_names(prompt)))
-    assert bool(prompt.expected_tools) == (
-        prompt.suite == "native_tools" and prompt.tool_choice != "none"
-    )
+    is_pair = prompt.suite == "restraint" and prompt.id in IN_PAIRS
+    wants_call = prompt.suite == "native_tools" and prompt.tool_choice != "none"
+    assert bool(prompt.expected_tools) == (wants_call or is_pair)
+    assert (prompt in tier_prompts(SUITES[prompt.suite].prompts)) == wants_call
+
+
+def test_twelve_pairs_differ_in_what_decides_and_in_nothing_else() -> None:
+    """Of each pair one prompt is to be done, the other asked about or declined; both offer the same, `ask_user` and
+    `decline` among it, under the same system text, and in every drawing most of their words are the same."""
+    assert len(PAIRS) == 12 and len(IN_PAIRS) == 24
+    for first, second in PAIRS:
+        assert (first.tools, first.system) == (second.tools, second.system)
+        offered = {tool["function"]["name"] for tool in first.tools}
+        assert {"ask_user", "decline"} < offered
+        called = [call_names(first), call_names(second)]
+        n_real = sum(names not in (["ask_user"], ["decline"]) for names in called)
+        assert n_real == 1, first.id
+    for drawing in range(4):
+        by_id = {prompt.id: prompt for prompt in load_suite("restraint", drawing=drawing).prompts}
+        for first, second in PAIRS:
+            words = [re.findall(r"[\w.:-]+", by_id[p.id].prompt) for p in (first, second)]
+            n_shared = (Counter(words[0]) & Counter(words[1])).total()
+            assert n_shared >= 0.6 * max(map(len, words)), (drawing, first.id)
+
+
+def test_who_always_does_the_same_gets_no_pair_right() -> None:
+    """Neither by asking for one thing, nor by declining, nor by the call of the other half, nor by words alone."""
+    values = {}
+    for tool in SUITES["restraint"].prompts[-1].tools:
+        function = tool["function"]
+        for name in ("missing", "reason"):
+            if name in function["parameters"]["properties"]:
+                values[name] = function["parameters"]["properties"][name]["enum"]
+    constants = [ToolAnswer("I would rather ask first. May I?"), ToolAnswer()]
+    for missing in values["missing"]:
+        arguments = {"missing": missing, "question": "Which one?"}
+        constants.append(ToolAnswer(calls=[("ask_user", arguments)]))
+    for reason in values["reason"]:
+        constants.append(ToolAnswer(calls=[("decline", {"reason": reason, "text": "No."})]))
+    right = {
+        prompt.id: read_answer(reference["right"][0])
+        for prompt, reference in zip(
+            SUITES["restraint"].prompts, REFERENCES["restraint"], strict=True
+        )
+    }
+    for first, second in PAIRS:
+        for answer in (*constants, right[first.id], right[second.id]):
+            passes = [judged(prompt, answer).objective_pass for prompt in (first, second)]
+            assert not all(passes), (first.id, answer)
 
 
 @every_row("name", list(SUITES))

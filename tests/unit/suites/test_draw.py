@@ -69,8 +69,52 @@ def test_a_drawing_changes_prompt_and_expectation_alike(tmp_path: Path, drawing:
     assert prompt == load(tmp_path, drawing, HOSTS)[0]
 
 
+def test_the_prompts_of_a_pair_are_drawn_alike(tmp_path: Path) -> None:
+    """Rules that begin with the same text choose the same, although one of the two has more to replace."""
+    first = {
+        "id": "P0",
+        "name": "given",
+        "prompt": "Call ash at noon.",
+        "draw": {
+            "ash|tree": ["elm|shrub", "oak|bush", "fir|hedge"],
+            "noon": ["nine", "ten", "two"],
+        },
+        "validator": {"type": "exact", "value": "tree"},
+    }
+    second = first | {
+        "id": "P1",
+        "name": "missing",
+        "pair": "P0",
+        "prompt": "Call ash.",
+        "draw": {"ash": ["elm", "oak", "fir"]},
+        "validator": {"type": "noop"},
+    }
+    drawn = set()
+    for drawing in range(1, 10):
+        given, missing = load(tmp_path, drawing, first, second)
+        assert given.prompt.startswith(missing.prompt.removesuffix("."))
+        assert missing.pair == "P0" and given.pair is None
+        drawn.add(missing.prompt)
+    assert len(drawn) == 3
+
+
 def test_drawings_differ(tmp_path: Path) -> None:
     assert len({load(tmp_path, drawing, HOSTS)[0].prompt for drawing in range(1, 40)}) == 8
+
+
+def test_as_many_drawings_as_there_are_choices_take_each_of_them_once(tmp_path: Path) -> None:
+    """So three choices make drawings 1 to 3 differ; the order of the next round is another one in most cases."""
+    orders = set()
+    for n_choices in (2, 3, 5):
+        trees = [f"tree{number}" for number in range(n_choices)]
+        entry = HOSTS | {"prompt": "ash", "system": "", "draw": {"ash": trees}}
+        entry |= {"validator": {"type": "exact", "value": "ash"}}
+        for start in range(1, 10 * n_choices, n_choices):
+            drawings = range(start, start + n_choices)
+            drawn = [load(tmp_path, drawing, entry)[0].prompt for drawing in drawings]
+            assert sorted(drawn) == trees
+            orders.add(tuple(drawn))
+    assert len(orders) > 10
 
 
 def test_a_number_of_the_expectation_is_drawn_too(tmp_path: Path) -> None:

@@ -27,8 +27,12 @@ DATA = Path(__file__).parents[2] / "data"
 SUITES = ("core", "long_context", "tool_use", "native_tools", "restraint")
 # The rest of these has no value in its text that could be another: "How much memory is available?"
 LEAST_DRAWN = {"tool_use": 0.5}
+# "Find out how much memory is available": nothing in it could be another.
+UNDRAWN = {"core": ["P35"]}
 LENGTHS = {"4k": 4_096, "16k": 16_384, "32k": 32_768, "64k": 65_536}
 KINDS = ("find", "count", "combine", "obey", "latest")
+# Asked from 16k on: each takes several steps.
+STEP_KINDS = ("chain", "reckon", "after", "correct")
 ROOM_FOR_A_REPLY = 1_024
 
 
@@ -109,9 +113,26 @@ def test_most_prompts_are_drawn_from_several_values(suite: str) -> None:
     assert [entry["id"] for entry in drawn if len(asked[entry["id"]]) <= n_forms[entry["id"]]] == []
 
 
+@pytest.mark.parametrize("suite", [name for name in (*SUITES, "agentic") if name != "tool_use"])
+def test_three_drawings_differ_from_the_text_as_written_and_from_each_other(suite: str) -> None:
+    """A drawing that repeats an earlier one tells nothing new, and is not asked."""
+    forms: dict[str, list[str]] = {}
+    for drawing in range(4):
+        texts: dict[str, list[object]] = {}
+        for prompt in prompts(suite, drawing):
+            request = [prompt.system, prompt.messages, prompt.prompt, prompt.world]
+            texts.setdefault(prompt.variant_of or prompt.id, []).append(request)
+        for family, requests in texts.items():
+            forms.setdefault(family, []).append(repr(requests))
+    undrawn = [family for family, drawn in forms.items() if len(set(drawn)) < len(drawn)]
+    assert undrawn == UNDRAWN.get(suite, [])
+
+
 def test_a_length_is_a_category_and_has_every_kind_of_question() -> None:
     names = [(prompt.name, prompt.category) for prompt in prompts("long_context", 0)]
-    assert names == [(f"{kind}_{length}", length) for length in LENGTHS for kind in KINDS]
+    expected = [(f"{kind}_{length}", length) for length in LENGTHS for kind in KINDS]
+    expected += [(f"{kind}_{length}", length) for length in [*LENGTHS][1:] for kind in STEP_KINDS]
+    assert names == expected
 
 
 @pytest.mark.parametrize("drawing", slow_rest(range(6), every=6))
@@ -123,7 +144,7 @@ def test_a_long_prompt_nearly_fills_the_window_it_is_named_after(drawing: int) -
         assert 0.7 * window < n_tokens < window - ROOM_FOR_A_REPLY, prompt.id
 
 
-def only(found: list[str]) -> str:
+def only(found: list[Any]) -> Any:
     (one,) = found
     return one
 
@@ -165,12 +186,78 @@ def latest(asked: str, book: str) -> str:
     return re.findall(rf"From now on the {who} listen on channel (\d+)", book)[-1]  # type: ignore[no-any-return]
 
 
+def chain(asked: str, book: str) -> str:
+    """The thing that is asked about, where it is by now, who has it or that place, and where that person is."""
+    if "Somebody has the " in asked:
+        thing = only(re.findall(r"Somebody has the (.+) at the end", asked))
+        holder = re.findall(rf"The {thing} was (?:lent|passed on) to ([\w ]+)\.", book)[-1]
+        return str(re.findall(rf"{holder} lives in room (\d+) from today\.", book)[-1])
+    ship = only(re.findall(r"The crates of the (\w+) were put", asked))
+    moves = rf"The crates of the {ship} were (?:put into|moved to) the (\w+ house)"
+    house = re.findall(moves, book)[-1]
+    keeper = re.findall(rf"([A-Z]\w+ \w+) (?:keeps|looks after) the {house} from today\.", book)[-1]
+    for leaver, heir in re.findall(r"whatever ([\w ]+) looked after, ([\w ]+) looks after", book):
+        keeper = heir if leaver == keeper else keeper
+    return str(re.findall(rf"{keeper} sits at table (\d+) from today\.", book)[-1])
+
+
+def reckon(asked: str, book: str) -> str:
+    goods, store = only(
+        re.findall(r"How many barrels of ([\w ]+) are in ([\w ]+) at the end", asked)
+    )
+    total = int(only(re.findall(rf"{store} holds (\d+) barrels of {goods}\.", book)))
+    barrels = rf"(\d+) barrels of {goods}"
+    for n_in in re.findall(
+        rf"{barrels} were (?:brought into|moved from [\w ]+ to) {store}\.", book
+    ):
+        total += int(n_in)
+    for n_out in re.findall(
+        rf"{barrels} were (?:taken out of {store}\.|moved from {store} to )", book
+    ):
+        total -= int(n_out)
+    for n_lost in re.findall(rf"{barrels} in {store} had leaked", book):
+        total -= int(n_lost)
+    return str(total)
+
+
+def after(asked: str, book: str) -> str:
+    if asked_twice := re.search(r"Between the (.+) and the (.+) the (.+) was read", asked):
+        first, last, meter = asked_twice.groups()
+        part = book.partition(f"The {first} took place")[2].partition(f"The {last} took place")[0]
+        return str(re.findall(rf"The {meter} was read and showed (\d+)\.", part)[1])
+    order = (
+        r"did the (.+) show when it was read for the (first|last) time (?:after|before) the (.+)\?"
+    )
+    meter, which, event = only(re.findall(order, asked))
+    before, _, behind = book.partition(f"The {event} took place")
+    readings = re.findall(
+        rf"The {meter} was read and showed (\d+)\.", behind if which == "first" else before
+    )
+    return str(readings[0 if which == "first" else -1])
+
+
+def correct(asked: str, book: str) -> str:
+    thing = only(re.findall(r"What did the (.+) cost in the end", asked))
+    figures: list[str] = []
+    for figure, withdrawn in re.findall(
+        rf"(?:The {thing} cost|for the {thing} is wrong[\w ]*: it cost) (\d+) crowns\."
+        rf"|correction of the figure for the {thing} is (withdrawn)",
+        book,
+    ):
+        figures = figures[:-1] if withdrawn else [*figures, figure]
+    return figures[-1]
+
+
 READERS: dict[str, Callable[[str, str], str]] = {
     "find": find,
     "count": count,
     "combine": combine,
     "obey": obey,
     "latest": latest,
+    "chain": chain,
+    "reckon": reckon,
+    "after": after,
+    "correct": correct,
 }
 
 

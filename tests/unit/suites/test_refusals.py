@@ -79,6 +79,18 @@ BAD_PROMPTS: list[tuple[str, object, str]] = [
         {"zzzz": 1},
         "prompt 2 ('B'), key 'zzzz' is not known here; the keys here are id, name, prompt",
     ),
+    (
+        "pair_unknown",
+        {"pair": "nobody"},
+        "prompt 2 ('B'), key 'pair': 'nobody' is not known; give the id of a prompt of this suite",
+    ),
+    ("pair_itself", {"pair": "B"}, "key 'pair': names the prompt itself; name the other one"),
+    ("pair_number", {"pair": 1}, "key 'pair' must be text that is not blank, not 1"),
+    (
+        "pair_variants",
+        {"pair": "A", "prompt": "{p}", "variants": [{"p": "one"}, {"p": "two"}]},
+        "key 'pair': given with 'variants'; the prompts of a pair have one form each",
+    ),
     ("category_number", {"category": 3}, "key 'category' must be text, not 3"),
     ("system_object", {"system": {}}, "key 'system' must be text, not an object"),
     (
@@ -202,6 +214,21 @@ def test_bad_prompt_is_refused_by_name(tmp_path: Path, change: object, expected:
     entry = {**GOOD, "id": "B", **change} if isinstance(change, dict) else change
     assert expected in refusal(tmp_path / "s.json", [GOOD, entry])
     assert expected in refusal(tmp_path / "s.json", {"name": "s", "prompts": [GOOD, entry]})
+
+
+def test_a_pair_is_two_prompts_and_no_more(tmp_path: Path) -> None:
+    """Neither three prompts that name one, nor a chain, wherever in the file the first of them stands."""
+    second = GOOD | {"id": "B", "pair": "A"}
+    third = GOOD | {"id": "C", "pair": "A"}
+    told = refusal(tmp_path / "three.json", {"prompts": [GOOD, second, third]})
+    assert told == "prompt 3 ('C'), key 'pair': 'A' is in a pair with 'B'; a pair has two prompts"
+    chained = third | {"pair": "B"}
+    for prompts in ([GOOD, second, chained], [chained, second, GOOD]):
+        told = refusal(tmp_path / "chain.json", {"prompts": prompts})
+        assert "'B' is the second prompt of a pair itself; a pair has two prompts" in told
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps({"prompts": [second, GOOD]}))
+    assert [prompt.pair for prompt in load_suite(str(path)).prompts] == ["A", None]
 
 
 def test_bad_validator_is_refused_with_its_prompt(tmp_path: Path) -> None:

@@ -149,6 +149,28 @@ def test_restraint_and_tasks_stand_beside_the_tier(tmp_path):
     assert (group.tasks.k, group.tasks.n, group.tasks.mean_turns) == (1, 1, 4)
 
 
+def test_pairs_stand_beside_the_tier_and_restraint(tmp_path):
+    """Both prompts of a pair expect a call, and count in the pass rate alone: alone neither tells much."""
+    call = {"type": "tool_call", "expected_calls": [{"name": "free"}]}
+    plan = config(
+        [
+            prompt("N0", "tool_use", call),
+            prompt("A0", "tool_use", call),
+            prompt("A1", "tool_use", call) | {"pair": "A0"},
+        ]
+    )
+    rows = [
+        tool_record("N0", True, native=True),
+        tool_record("A0", True, native=True),
+        tool_record("A1", False, native=True),
+    ]
+    (group,) = summarize_folder(write_run(tmp_path / "run", rows, config=plan)).models
+    assert (group.tool_use.k, group.tool_use.n) == (1, 1)
+    assert (group.argument_accuracy.k, group.argument_accuracy.n) == (1, 1)
+    assert group.restraint.n == 0
+    assert (group.n_passed, group.n_judged) == (2, 3)
+
+
 CALL = {"name": "free", "arguments": {}, "channel": "native", "valid": True}
 TEXT_CALL = CALL | {"channel": "text:hermes"}
 
