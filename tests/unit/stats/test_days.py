@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawgauge.stats.days import DaysTest, RunLevel, compare_days, group_days
 from clawgauge.stats.paired import compare_run_means
-from clawgauge.stats.proportions import student_t_cdf
+from clawgauge.stats.proportions import student_t_cdf, student_t_quantile
 
 from .stats_vectors import VECTORS, close
 
@@ -46,6 +46,8 @@ def test_two_days_a_side_are_too_few() -> None:
     assert comparison.test is DaysTest.TOO_FEW_DAYS
     assert comparison.shift is None
     assert (comparison.n_days_a, comparison.n_days_b) == (3, 2)
+    beside_one = compare_days(runs({0: [1.0], 1: [1.1]}), runs({7: [9.0, 9.1]}))
+    assert beside_one.test is DaysTest.TOO_FEW_DAYS
 
 
 def test_days_are_compared_by_their_means() -> None:
@@ -74,6 +76,8 @@ def test_sides_that_ran_on_the_same_days_are_compared_by_day() -> None:
     assert comparison.shift.estimate == close(0.3)
     t = 0.3 / (0.1 / 3**0.5)
     assert comparison.shift.p == close(2 * student_t_cdf(-t, 2))
+    seen = student_t_quantile(0.975, 2) + student_t_quantile(0.8, 2)
+    assert comparison.shift.smallest == close(seen * 0.1 / 3**0.5)
     assert compare_run_means([1.0, 5.0, 3.0], [1.2, 5.3, 3.4]).p > 0.5
 
 

@@ -44,6 +44,8 @@ def test_a_pair_by_hand() -> None:
     test = compare_pair([FigureDifferences([1, 1, 1, 1, -1, 0, 0, 0, 0, 0])])
     assert test.t == close(3 / 5**0.5)
     assert test.p == close(2 * student_t_cdf(-3 / 5**0.5, 9))
+    two = compare_pair([FigureDifferences([1.0, 0.5])])
+    assert two.p == close(2 * student_t_cdf(-1.5 / 1.25**0.5, 1))
 
 
 def test_repeats_and_drawings_of_a_family_are_averaged_first() -> None:
