@@ -29,7 +29,7 @@ WRONG_REQUESTS: list[tuple[tuple[str, ...], list[str]]] = [
     ((*SMALL, "--run-id", "/abs"), ["/abs"]),
     ((*SMALL, "--run-id", ""), ["run id"]),
     ((*SMALL, "--repeats", "0"), ["--repeats"]),
-    ((*SMALL, "--concurrency", "0"), ["--concurrency"]),
+    ((*SMALL, "--concurrency", "5000"), ["--concurrency"]),
     ((*SMALL, "--timeout", "-1"), ["--timeout"]),
     ((*SMALL, "--resume", "nowhere"), ["nowhere"]),
     ((*SMALL, "--retry-errors"), ["--resume"]),

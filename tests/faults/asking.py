@@ -108,7 +108,7 @@ def ask_provider(
             rng=random.Random(1),
             judge=judge or Judge(),
         )
-        agenda = Agenda(OpenCells(prompts, 1), None, [])
+        agenda = Agenda(OpenCells(prompts, 1), [])
         with ClientClock() as client:
             async with provider:
                 await TargetRun(

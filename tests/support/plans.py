@@ -32,6 +32,7 @@ def plan_of(
 ) -> GivenPlan:
     """A plan that asks these prompts. `facts` are fields of `Plan`, or options by their recorded names."""
     options = {name: facts.pop(name) for name in RunOptions.__struct_fields__ if name in facts}
+    options.setdefault("concurrency", 1)
     fields: dict[str, Any] = {
         "prompts": list(prompts),
         "asked": list(prompts),

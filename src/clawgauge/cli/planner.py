@@ -506,7 +506,9 @@ def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) ->
         n_calls = scope.settings.concurrency
         if n_calls == FIND_CONCURRENCY:
             is_local = basis.providers.get(target.provider).local
-            n_calls = 1 if is_local else MOST_CALLS_AT_ONCE
+            # Where targets take turns, each is asked one prompt at a time.
+            is_alone = is_local or scope.settings.interleave
+            n_calls = 1 if is_alone else MOST_CALLS_AT_ONCE
         calls_ahead[target.label] = n_calls
     return msgspec.structs.replace(decision, calls_ahead=calls_ahead)
 

@@ -354,7 +354,8 @@ def _show_ending(plan: Plan, folder: RunFolder, summary: RunSummary, *, verbose:
     interrupted = interruption.happened
     # After Ctrl-C the run goes on first, as said where calls were given up; errors come after.
     is_unfinished = any(group.attempted < group.n_scheduled for group in summary.models)
-    retry_errors = not (interrupted and is_unfinished)
+    has_failures = any(group.attempted > group.n_ok for group in summary.models)
+    retry_errors = has_failures and not (interrupted and is_unfinished)
     resume = resume_command(folder.path, plan.config_file, retry_errors=retry_errors)
     config = Run.open(folder.path).config
     sections = describe_ending(

@@ -261,7 +261,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     of `output_tps`; null where there are no rates, and in a summary of an earlier version, which knew rule 1 alone.
     `evidence` is what needs rest on: by `calls`, `arguments`, `restraint`, `tasks` and `job/NAME` (its own prompts),
     how many prompt families passed how many of the texts that were answered; null where the run was made by an earlier
-    rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking."""
+    rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking, and
+    `asking_ended` why it did: `decided`, `all_asked`, `budget_spent` or `given_up`; null where it may go on."""
 
     provider: str
     model: str
@@ -325,6 +326,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     n_unjudged: int = 0
     evidence: dict[str, list[FamilyTally]] | None = None
     decided: dict[str, str] = {}
+    asking_ended: str | None = None
 
     @property
     def attempted(self) -> int:

@@ -15,6 +15,9 @@ from clawgauge.reports.columns import ModelColumn
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
 from clawgauge.reports.words import LEGEND, context_rows, name_models
 from clawgauge.verdict import best_first, order_targets, word_run
+from clawgauge.verdict.jobs import PLAIN_JOBS
+from clawgauge.verdict.states import FitState
+from clawgauge.verdict.wording import word_state
 from clawgauge.words import ABSENT, format_bytes, format_money, list_names
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
@@ -68,7 +71,16 @@ class Choice(NamedTuple):
 def choose(jobs: Sequence[JobVerdict]) -> list[Choice]:
     """Whom to take for each job that has a model to judge."""
     names = name_models(order_targets(jobs))
-    return [_choose_for(job, names) for job in jobs if job.ranking]
+    return [_choose_for(job, names) for job in find_asked(jobs)]
+
+
+def find_asked(jobs: Sequence[JobVerdict]) -> list[JobVerdict]:
+    """The jobs of which the run tells something of some model."""
+    asked = []
+    for job in jobs:
+        if any(fit.state != FitState.NOT_ASKED for fit in job.ranking):
+            asked.append(job)
+    return asked
 
 
 def _choose_for(job: JobVerdict, names: Mapping[str, str]) -> Choice:
@@ -80,7 +92,11 @@ def _choose_for(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     why = first.why
     if len(reasons) > 1 and reasons.count(first.why) == 1:
         why = f"{names[first.target]}: {first.why}"
-    return Choice(job.job, NOBODY if first.fit == "no" else CANNOT_TELL, why)
+    use = NOBODY if first.fit == "no" else CANNOT_TELL
+    if first.fit == "cannot_tell" and first.state is not None:
+        use = f"{names[first.target]}: {word_state(first)}"
+        why = first.why
+    return Choice(job.job, use, why)
 
 
 def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
@@ -103,7 +119,31 @@ def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
 def describe_jobs(jobs: Sequence[JobVerdict], by: str = "") -> Section:
     """A line a job; `by` says what it rests on where that is not one run."""
     columns = [Column("job"), Column("take", narrow="wrapped"), Column("why", narrow="wrapped")]
-    return Section(f"which model for which job{by}", [Table(columns, choose(jobs), bare=True)])
+    parts: list[Part] = []
+    choices = choose(jobs)
+    if choices:
+        parts.append(Table(columns, choices, bare=True))
+    not_asked = _describe_not_asked(jobs)
+    if not_asked:
+        parts.append(Prose([not_asked]))
+    return Section(f"which model for which job{by}", parts)
+
+
+def _describe_not_asked(jobs: Sequence[JobVerdict]) -> str:
+    """The jobs of which the run tells nothing, in one line, with the runs that would."""
+    asked = {job.job for job in find_asked(jobs)}
+    names_by_command: dict[str, list[str]] = {}
+    for job in jobs:
+        if not job.ranking or job.job in asked:
+            continue
+        command = "clawgauge run"
+        if job.job not in PLAIN_JOBS and job.suites:
+            command = f"clawgauge run {' '.join(f'-s {suite}' for suite in job.suites)}"
+        names_by_command.setdefault(command, []).append(job.job)
+    parts = []
+    for command, names in names_by_command.items():
+        parts.append(f"{list_names(names, len(names))} ({command})")
+    return f"not asked: {'; '.join(parts)}" if parts else ""
 
 
 def describe_models(
@@ -111,7 +151,7 @@ def describe_models(
 ) -> Section:
     """One line a model, the best first; a column nobody has a figure for is left out."""
     groups = best_first(groups, jobs)
-    jobs = [job for job in jobs if job.ranking]
+    jobs = find_asked(jobs)
     names = name_models(group.target.label for group in groups)
     figures = _choose_figures(groups, config)
     rows = []
@@ -131,7 +171,7 @@ def describe_models(
     yielding = (*_YIELDING, *(job.column for job in reversed(jobs)))
     legend = {}
     if jobs:
-        legend[jobs[0].column] = "✓ fit, ✗ not fit, ? cannot tell yet"
+        legend[jobs[0].column] = "✓ fit, ✗ not fit, ? not decided"
     passing = []
     if any(group.attempted < group.n_scheduled for group in groups):
         passing.append("of the prompts that were asked")
@@ -214,7 +254,7 @@ def describe_context(summary: RunSummary) -> Section:
 def describe_next(jobs: Sequence[JobVerdict]) -> list[Part]:
     """The run that would tell who is fit for the jobs that are still open; nothing where there
     is none."""
-    still_open = [job for job in jobs if job.suites]
+    still_open = [job for job in find_asked(jobs) if job.suites]
     if not still_open:
         return []
     open_targets: set[str] = set()

@@ -645,6 +645,11 @@ def _word_calls(group: GroupSummary) -> str:
     return "; ".join(parts)
 
 
+def _may_go_on(group: GroupSummary) -> bool:
+    """Whether a target can be asked more where the answers decide what is asked."""
+    return group.asking_ended in (None, "budget_spent")
+
+
 def describe_ending(
     summary: RunSummary,
     config: RunConfig | None,
@@ -662,6 +667,8 @@ def describe_ending(
     # How many, and why, is said among what is worth knowing.
     if any(group.attempted < group.n_scheduled for group in summary.models):
         lacking.append("not all was asked")
+    if summary.asked == "decision" and any(_may_go_on(group) for group in summary.models):
+        lacking.append("not all is decided")
     is_lacking = bool(lacking) and not summary.capacity
     sentences = []
     if interrupted:

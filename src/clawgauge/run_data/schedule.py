@@ -285,6 +285,25 @@ def read_decided(events: Iterable[Event], target_label: str) -> dict[str, str]:
     return decided
 
 
+def read_asking_end(events: Iterable[Event], target_label: str) -> str | None:
+    """Why a target is asked no more where the answers decide that; None where it may go on."""
+    ended: str | None = None
+    for event in events:
+        if event.event == "stretch_started":
+            ended = None
+        elif event.target != target_label:
+            continue
+        elif event.event == "jobs_decided":
+            ended = "decided"
+        elif event.event == "jobs_undecided" and event.detail.get("all_asked") is True:
+            ended = "all_asked"
+        elif event.event == "target_given_up":
+            ended = "given_up"
+        elif event.event == "budget_spent" and ended is None:
+            ended = "budget_spent"
+    return ended
+
+
 def _count_not_needed(search: Event, n_missing: int) -> int:
     """How many of the missing cells the end of a search made needless: never more than are
     missing."""

@@ -182,7 +182,8 @@ async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> 
     # The first calls go alone, as they do for one target.
     await ask_rounds(islice(rounds, 1))
     async with asyncio.TaskGroup() as group:
-        for _ in range(context.plan.settings.concurrency):
+        # What is compared call by call runs beside nothing else, unless that was asked for.
+        for _ in range(max(1, context.plan.settings.concurrency)):
             # They share one iterator: each round is taken by one of them.
             group.create_task(ask_rounds(rounds))
     for target_run in runs.values():

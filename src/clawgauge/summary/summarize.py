@@ -33,7 +33,13 @@ from clawgauge.records.summary import (
 )
 from clawgauge.run_data import RowsRead, Run, Schedule, read_schedule
 from clawgauge.run_data.evidence import Evidence, find_pools
-from clawgauge.run_data.schedule import Coverage, Stop, read_decided, read_stop
+from clawgauge.run_data.schedule import (
+    Coverage,
+    Stop,
+    read_asking_end,
+    read_decided,
+    read_stop,
+)
 from clawgauge.summary.capacity import read_capacity
 from clawgauge.summary.groups import Ending, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import (
@@ -221,6 +227,7 @@ def summarize_group(
         n_unjudged=count_unjudged(group.endings),
         evidence=evidence.count_all() if evidence is not None else None,
         decided=decided,
+        asking_ended=read_asking_end(events, target.label),
     )
 
 

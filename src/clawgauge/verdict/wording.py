@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from clawgauge.records import CapacitySummary, Need, Percentiles, StepSummary
+from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary
 from clawgauge.stats.load import carried, keeps_slo
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
@@ -19,6 +19,7 @@ _SUBJECTS = {
     "arguments": "right arguments",
     "answers": "answered",
     "passes": "passed",
+    "useful": "right answers",
     "agreement": "agrees with the reference model in",
 }
 # What a recommendation for subagents says of tasks differs from what a job says of them.
@@ -74,6 +75,15 @@ _RAISE_WINDOW = (
     "raise its context window "
     "(Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx; llama.cpp: -c; embedded: context)"
 )
+_FITNESS_TEXTS = {"yes": "fit", "no": "not fit", "cannot_tell": "cannot tell yet"}
+_STATE_TEXTS = {
+    "decided_fit": "fit",
+    "decided_not_fit": "not fit",
+    "likely_fit": "likely fit",
+    "likely_not_fit": "likely not fit",
+    "open": "open",
+    "not_asked": "not asked",
+}
 _CANNOT_TELL = "cannot tell: "
 _SUITES_PER_LINE = 3
 
@@ -100,6 +110,19 @@ def word_fit(fitness: Fitness, reasons: Sequence[Reason]) -> str:
     """Why a model is fit for a job: all that was weighed; or why it is not: what it lacks."""
     separator = ", " if fitness is Fitness.YES else "; "
     return separator.join(word_reason(reason) for reason in reasons)
+
+
+def word_state(fit: Fit) -> str:
+    """What is known of a model for a job: `likely fit (88%)`."""
+    if fit.state is None:
+        return _FITNESS_TEXTS[fit.fit]
+    text = _STATE_TEXTS[fit.state]
+    if fit.chance is None:
+        return "nothing against it yet" if fit.state == "open" else text
+    chance = fit.chance
+    if fit.state == "likely_not_fit":
+        chance = 1 - chance
+    return f"{text} ({format_percent(chance)})"
 
 
 def word_lacking(needs: Sequence[Need]) -> str:

@@ -129,7 +129,7 @@ def ask(
         context = RunContext(plan, run_folder, Observer())
         with ClientClock() as clock:
             async with provider:
-                agenda = Agenda(OpenCells(prompts, 1), None, [])
+                agenda = Agenda(OpenCells(prompts, 1), [])
                 await TargetRun(context, target, provider, agenda, clock).ask()
 
     with RunFolder.create(folder) as run_folder:

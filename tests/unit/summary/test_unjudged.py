@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawgauge.cli.resume import _read_evidence
+from clawgauge.cli.resume import _read_answers
 from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.figures import Rate, passed_of_asked
-from clawgauge.journal import iter_results
-from clawgauge.plan import Evidence
 from clawgauge.prices import load_prices
 from clawgauge.routing.evidence import gather_evidence
-from clawgauge.run_data import Run
-from clawgauge.runner.agenda import TierSearch
+from clawgauge.run_data.evidence import Weight
 from clawgauge.summary import summarize_folder
 from support.command import clawgauge, read_records
 from support.written_runs import config, prompt, record, write_run
@@ -101,14 +99,9 @@ def test_a_chain_of_models_is_not_made_worse_by_it(tmp_path: Path, fields: dict[
     assert used == ([True] * 16 if fields else [])
 
 
-def test_a_search_for_the_tier_takes_no_account_of_it(tmp_path: Path) -> None:
-    """Neither while it runs nor when it is resumed: a call that was not looked for is no missing call."""
+def test_a_decision_takes_no_account_of_it(tmp_path: Path) -> None:
+    """Neither while a run goes on nor when it is resumed: a call that was not looked for is no missing call."""
     folder = write(tmp_path / "run", 16, 4, **TOOLED)
-    plan = Run.open(folder).config
-    pool = plan.prompts if plan else []
-    search = TierSearch(pool, 1, Evidence())
-    for line in iter_results(folder):
-        search.learn(line)
-    assert (search.k, search.n) == (16, 16)
-    (seen,) = _read_evidence(folder, {one.key for one in pool}).values()
-    assert [passed for _, passed in seen.asked] == [True] * 16 + [None] * 4
+    (answers,) = _read_answers(folder).values()
+    weights = Counter(observation.weight for observation in answers.observations.values())
+    assert weights == {Weight.ANSWER: 16, Weight.NONE: 4}

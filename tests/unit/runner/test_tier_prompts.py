@@ -1,14 +1,14 @@
-"""Which prompts the tier rests on, and in which order they are asked one by one."""
+"""Which prompts the tier rests on."""
 
 from __future__ import annotations
 
-from clawgauge.runner.agenda import tier_pool
+from clawgauge.run_data.schedule import tier_prompts
 
 from .prompts import plain_prompt, tool_prompt
 
 
 def ids(*prompts: object) -> list[str]:
-    return [f"{p.suite}/{p.id}" for p in tier_pool(prompts)]  # type: ignore[arg-type]  # prompts of this test
+    return [f"{p.suite}/{p.id}" for p in tier_prompts(prompts)]  # type: ignore[arg-type]  # prompts of this test
 
 
 def test_prompts_that_offer_tools_are_preferred() -> None:
@@ -27,16 +27,3 @@ def test_restraint_and_tasks_never_count() -> None:
     ]
     assert ids(*apart, tool_prompt("N", offers=True)) == ["s/N"]
     assert ids(*apart) == []
-
-
-def test_kinds_take_turns_and_variants_come_after_their_prompts() -> None:
-    """Suites and categories alternate; within one, every prompt is asked before the second form of any."""
-    pool = [
-        tool_prompt("P0", category="disk"),
-        tool_prompt("P0#2", category="disk", variant_of="P0"),
-        tool_prompt("P0#3", category="disk", variant_of="P0"),
-        tool_prompt("P1", category="disk"),
-        tool_prompt("P2", category="net"),
-        tool_prompt("P0", suite="t"),
-    ]
-    assert ids(*pool) == ["s/P0", "s/P2", "t/P0", "s/P1", "s/P0#2", "s/P0#3"]

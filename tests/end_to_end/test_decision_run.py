@@ -1,0 +1,113 @@
+"""A run without -s, on a model that throws a coin for each text: what is decided, and after how much."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.coin_model import CoinModel
+from support.command import Outcome, chat_config, clawgauge
+from support.scripted_server import ScriptedServer, Status
+
+ASKED = ("main agent", "subagent with full tools", "heartbeat and triage", "structured data")
+PLAIN = ("run", "-t", "fake:scripted-model", "--run-id", "r")
+
+
+@pytest.fixture
+def box(place: Path, server: ScriptedServer) -> Path:
+    """A server of the user's own: one call at a time."""
+    chat_config(place, fake=server.v1_url)
+    return place
+
+
+def fits(done: Outcome) -> dict[str, dict[str, Any]]:
+    return {job["job"]: job["ranking"][0] for job in done.summary()["jobs"]}
+
+
+def texts(done: Outcome) -> list[tuple[str, str, int, int]]:
+    keys = ("suite", "prompt_id", "draw", "repeat")
+    return [tuple(record[key] for key in keys) for record in done.records()]  # type: ignore[misc]
+
+
+def test_a_good_model_is_fit_for_every_job_that_everybody_has(
+    box: Path, server: ScriptedServer
+) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    done = clawgauge(box, *PLAIN, "--concurrency", "1")
+    assert done.code == 0, done.stderr
+    jobs = fits(done)
+    for name in ASKED:
+        assert jobs[name]["state"] == "decided_fit", name
+    assert jobs["long context"]["state"] == "not_asked"
+    summary = done.summary()
+    assert summary["asked"] == "decision" and summary["models"][0]["asking_ended"] == "decided"
+    assert summary["models"][0]["tool_use"]["recommended_for_subagents"] is True
+    assert len(server.calls) <= 130
+    assert "not asked: long context (clawgauge run -s long_context)" in done.stderr
+
+
+def test_a_bad_model_is_told_so_after_few_calls(box: Path, server: ScriptedServer) -> None:
+    server.reply_with(CoinModel(0.0).reply)
+    done = clawgauge(box, *PLAIN, "--concurrency", "1")
+    assert done.code == 0, done.stderr
+    jobs = fits(done)
+    assert {jobs[name]["state"] for name in ASKED} == {"decided_not_fit"}
+    assert jobs["offline fallback"]["fit"] != "yes"
+    assert len(server.calls) <= 20
+
+
+def test_a_run_that_ends_early_says_what_is_likely_and_how_to_go_on(
+    box: Path, server: ScriptedServer
+) -> None:
+    """After forty calls nothing is against it; the run that goes on asks what it would have asked."""
+    server.reply_with(CoinModel(0.95, seed=2).reply)
+    whole = clawgauge(box, *PLAIN, "--concurrency", "1")
+    early = clawgauge(
+        box, *PLAIN[:3], "--run-id", "early", "--concurrency", "1", "--max-calls", "40"
+    )
+    assert early.code == 0, early.stderr
+    assert fits(early)["main agent"]["state"] in ("open", "likely_fit")
+    assert "go on with:" in early.stderr and "--resume early" in early.stderr
+    assert texts(early) == texts(whole)[: len(texts(early))]
+    went_on = clawgauge(box, "run", "--resume", "early", "--max-calls", "400")
+    assert went_on.code == 0, went_on.stderr
+    assert texts(went_on) == texts(whole)
+    assert [fits(went_on)[job]["state"] for job in fits(whole)] == [
+        fit["state"] for fit in fits(whole).values()
+    ]
+
+
+def test_one_job_asks_what_that_job_needs(box: Path, server: ScriptedServer) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    done = clawgauge(box, *PLAIN, "--job", "structured data")
+    assert done.code == 0, done.stderr
+    assert fits(done)["structured data"]["state"] == "decided_fit"
+    assert {record["suite"] for record in done.records()} <= {"core", "native_tools"}
+
+
+def test_a_drawing_that_was_asked_stands_in_the_folder(box: Path, server: ScriptedServer) -> None:
+    """Where a pool is asked through, prompts are drawn anew: judged again, every verdict is the same."""
+    coin = CoinModel(0.82, seed=7)
+    server.reply_with(coin.reply)
+    done = clawgauge(box, *PLAIN, "--job", "structured data", "--concurrency", "1")
+    drawn = [record for record in done.records() if record["draw"]]
+    assert drawn, "the coin decided it without a drawing: take another seed"
+    lines = (done.folder / "prompts.jsonl").read_text(encoding="utf-8").splitlines()
+    written = {(line["prompt"]["id"], line["draw"]) for line in map(json.loads, lines)}
+    assert {(record["prompt_id"], record["draw"]) for record in drawn} == written
+    again = clawgauge(box, "rescore", "r", "--dry-run")
+    assert again.code == 0 and "0 verdicts" in again.stderr, again.stderr
+
+
+def test_a_server_that_refuses_is_given_up_without_a_row_for_every_prompt(
+    box: Path, server: ScriptedServer
+) -> None:
+    server.reply_with(Status(401))
+    done = clawgauge(box, *PLAIN)
+    assert done.code == 3, done.stderr
+    assert len(done.records()) <= 1
+    events = map(json.loads, (done.folder / "events.jsonl").read_text().splitlines())
+    assert "target_given_up" in {event["event"] for event in events}
