@@ -22,9 +22,10 @@ from clawgauge.config.providers import TargetPattern, Tell, apply_patterns
 from clawgauge.config.settings import Settings
 from clawgauge.errors import CallFailure, ConfigError, RequestError, SuiteError, TargetError
 from clawgauge.journal import CellKey
-from clawgauge.prices import Price, PriceTable, load_prices, vendor_of
+from clawgauge.prices import Price, PriceTable, host_of, load_prices, vendor_of
 from clawgauge.providers.base import Provider
 from clawgauge.providers.provider_set import ProviderSet
+from clawgauge.proxies import is_loopback
 from clawgauge.readings import readings
 from clawgauge.records import (
     CapacityOptions,
@@ -172,7 +173,7 @@ class Plan(PlanDraft):
         """
         limit = self.settings.concurrency
         if limit == FIND_CONCURRENCY:
-            limit = 1 if self.provider(target.provider).local else MOST_CALLS_AT_ONCE
+            limit = MOST_CALLS_AT_ONCE if takes_several_calls(self.providers, target) else 1
         if self.decision is not None:
             limit = min(limit, self.decision.calls_ahead.get(target.label, 1))
         return limit
@@ -180,6 +181,28 @@ class Plan(PlanDraft):
     def create_provider(self, target: Target) -> Provider:
         """A provider to measure one target with, which whoever enters it has to leave."""
         return self.providers.create(target.provider, self.calls_at_once(target))
+
+
+def runs_alone(providers: ProviderSet, target: Target) -> bool:
+    """Whether a target is asked with nothing of ours beside it: it runs on this machine, or its
+    table says that it does."""
+    settings = providers.settings.get(target.provider)
+    if settings is None:
+        return True
+    stated = settings.extra.get("stated_local")
+    if stated is not None:
+        return bool(stated)
+    if providers.get(target.provider).local:
+        return True
+    host = host_of(settings.base_url)
+    return bool(host) and is_loopback(host)
+
+
+def takes_several_calls(providers: ProviderSet, target: Target) -> bool:
+    """Whether a target may get several calls at once without having been asked to: a program that
+    is started for each of them is as heavy as a model of one's own."""
+    is_program = providers.settings[target.provider].type == CLAUDE_CODE_CLI.name
+    return not is_program and not runs_alone(providers, target)
 
 
 def is_decision_run(settings: Settings) -> bool:

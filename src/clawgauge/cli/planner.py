@@ -65,6 +65,7 @@ from clawgauge.plan import (
     refuse_eviction,
     refuse_secrets,
     select_prompts,
+    takes_several_calls,
 )
 from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import CapacityOptions, DecisionOptions, Prompt, SuiteInfo, Target
@@ -505,10 +506,10 @@ def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) ->
             continue
         n_calls = scope.settings.concurrency
         if n_calls == FIND_CONCURRENCY:
-            is_local = basis.providers.get(target.provider).local
+            n_calls = 1
             # Where targets take turns, each is asked one prompt at a time.
-            is_alone = is_local or scope.settings.interleave
-            n_calls = 1 if is_alone else MOST_CALLS_AT_ONCE
+            if not scope.settings.interleave and takes_several_calls(basis.providers, target):
+                n_calls = MOST_CALLS_AT_ONCE
         calls_ahead[target.label] = n_calls
     return msgspec.structs.replace(decision, calls_ahead=calls_ahead)
 

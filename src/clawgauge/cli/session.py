@@ -30,7 +30,7 @@ from clawgauge.host.inventory import collect_inventory, package_versions
 from clawgauge.journal import encode_document, encode_line, iter_results, withhold
 from clawgauge.journal.disk import INVENTORY, way_out
 from clawgauge.journal.folder import RunFolder, missing_folders
-from clawgauge.plan import Plan, PlanDraft
+from clawgauge.plan import Plan, PlanDraft, runs_alone
 from clawgauge.providers.base import Provider, Sampling, make_call
 from clawgauge.records import (
     RULE,
@@ -196,7 +196,8 @@ def _make_display(plan: Plan, path: Path) -> Tally:
     if plan.work.done:
         _count_earlier_calls(rows, path, context_suites)
     # Targets on other machines are asked side by side.
-    interleaved = plan.settings.interleave or plan.is_asked_elsewhere
+    elsewhere = [target for target in plan.targets if not runs_alone(plan.providers, target)]
+    interleaved = plan.settings.interleave or plan.is_asked_elsewhere or len(elsewhere) > 1
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable
 

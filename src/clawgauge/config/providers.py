@@ -87,6 +87,7 @@ def _settings(
         "context": table.context,
         "keep_alive": table.keep_alive,
         "local": bool(table.local),
+        "stated_local": table.local,
     }
     return ProviderSettings(
         name=name,

@@ -157,6 +157,10 @@ class Tally(Observer):
         if result.cost_usd is not None:
             row.cost_usd = (row.cost_usd or 0.0) + result.cost_usd
 
+    def calls_left(self, target: Target, n_calls: int) -> None:
+        row = self.rows[target]
+        row.n_calls = row.n_done + n_calls
+
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         self.ended[target] = failure
         # Masked before anybody cuts it.

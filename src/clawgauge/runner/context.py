@@ -40,6 +40,9 @@ class Observer(AbstractContextManager["Observer"]):
     def recorded(self, target: Target, result: Result) -> None:
         """A result is on disk."""
 
+    def calls_left(self, target: Target, n_calls: int) -> None:
+        """About so many calls are left of a target whose answers decide what is asked."""
+
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         """The other `n_cells` cells of a target are not asked, because of `failure`."""
 

@@ -20,7 +20,7 @@ from clawgauge.host.peak import PeakSampler
 from clawgauge.host.snapshot import take_snapshot
 from clawgauge.journal import resource_tag
 from clawgauge.journal.folder import RunFolder
-from clawgauge.plan import Plan
+from clawgauge.plan import Plan, runs_alone
 from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, Target
 from clawgauge.runner.agenda import Cell, cost_budget, interleaved_order
@@ -59,9 +59,7 @@ async def run(
     stretch = plan.work.stretch
     options = msgspec.structs.asdict(settings.recorded())
     context.event("stretch_started", None, stretch=stretch, options=options)
-    rounds = [[target] for target in plan.targets]
-    if settings.interleave:
-        rounds = [plan.targets]
+    rounds = _find_rounds(plan, is_load=work is not None)
     outcome = "interrupted"
     try:
         for targets in rounds:
@@ -83,13 +81,33 @@ async def run(
         context.event("stretch_ended", None, **detail)
 
 
+def _find_rounds(plan: Plan, *, is_load: bool) -> list[list[Target]]:
+    """Which targets are asked side by side: those that take turns, and those that run elsewhere.
+
+    What runs on this machine comes after them, each alone: nothing of ours is beside it.
+    """
+    if plan.settings.interleave:
+        return [plan.targets]
+    if is_load:
+        return [[target] for target in plan.targets]
+    elsewhere = []
+    alone = []
+    for target in plan.targets:
+        if runs_alone(plan.providers, target):
+            alone.append(target)
+        else:
+            elsewhere.append(target)
+    rounds = [elsewhere] if elsewhere else []
+    return rounds + [[target] for target in alone]
+
+
 async def _run_targets(
     context: RunContext, targets: Iterable[Target], work: Work | None = None
 ) -> None:
     """Ask targets, side by side if there are several, between two snapshots of the machine.
 
-    The first snapshot is taken before a model is loaded. Of targets that take turns nobody can
-    tell whose the memory and the energy were, so their peaks are not sampled.
+    The first snapshot is taken before a model is loaded. Of several targets nobody can tell whose
+    the memory and the energy were, so their peaks are not sampled.
     """
     plan = context.plan
     takes_turns = plan.settings.interleave
@@ -117,16 +135,19 @@ async def _run_targets(
             runs[target] = TargetRun(context, target, providers[target], agenda, clock)
         try:
             with ExitStack() as watching:
-                if not takes_turns:
+                if len(runs) == 1 and not takes_turns:
                     watching.enter_context(sampler)
                 watching.enter_context(clock)
                 if work is not None:
                     await work(context, runs, clock)
                 elif takes_turns:
                     await _take_turns(context, runs)
+                elif len(runs) == 1:
+                    await next(iter(runs.values())).ask()
                 else:
-                    for target_run in runs.values():
-                        await target_run.ask()
+                    async with asyncio.TaskGroup() as group:
+                        for target_run in runs.values():
+                            group.create_task(target_run.ask())
         finally:
             for target, provider in providers.items():
                 after = await _record_snapshot(context, target, provider, "after")
@@ -141,6 +162,7 @@ async def _run_targets(
                     peak_vram_bytes=sampler.peak_vram_bytes,
                     energy_j=sampler.energy_j,
                     clock=clock.describe(),
+                    most_at_once=runs[target].most_at_once,
                 )
     for target in agendas:
         context.observer.target_finished(target)

@@ -21,6 +21,7 @@ from clawgauge.checks import LONG_CHARS, judge_answer, takes_long
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
+from clawgauge.plan import FIND_CONCURRENCY
 from clawgauge.providers.base import Call, Provider, make_call
 from clawgauge.records import Attempt, Load, Prompt, Result, Target, ToolInvocation
 from clawgauge.runner.agenda import Agenda, Cell, SpendingKey
@@ -30,6 +31,7 @@ from clawgauge.runner.context import RunContext
 from clawgauge.runner.conversation import converse
 from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
+from clawgauge.runner.pacing import Pace
 from clawgauge.runner.record import Source, bounded_error, make_result
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Timeline
@@ -68,6 +70,8 @@ class TargetRun:
         self._agenda = agenda
         self._client_clock = client_clock
         self._calls_at_once = run.plan.calls_at_once(target)
+        is_fixed = self._settings.concurrency != FIND_CONCURRENCY
+        self._pace = Pace(self._calls_at_once, run.clock, is_fixed=is_fixed)
         price = run.plan.prices.get(target)
         self._source = Source(
             run_id=run.folder.run_id,
@@ -101,8 +105,15 @@ class TargetRun:
         """Ask what is left, several at once, and record by which rule it ended."""
 
         async def ask_until_done() -> None:
-            while await self.ask_next():
-                pass
+            is_more = True
+            while is_more:
+                await self._pace.start_call()
+                result = None
+                try:
+                    result = await self._ask_cell_of(None)
+                finally:
+                    self._pace.end_call(result)
+                is_more = result is not None
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self._count_workers()):
@@ -115,6 +126,11 @@ class TargetRun:
         if isinstance(self._agenda, DecisionAgenda):
             return n_workers
         return min(n_workers, self._agenda.n_open)
+
+    @property
+    def most_at_once(self) -> int:
+        """How many calls were under way at once at most."""
+        return self._pace.most_seen
 
     async def get_ready(self) -> None:
         """Have the provider get ready for the model, and warm it up where that is wanted."""
@@ -134,11 +150,15 @@ class TargetRun:
 
     async def ask_next(self, only: Cell | None = None) -> bool:
         """Ask the next cell, or `only` that one. Returns whether there was one to ask."""
+        return await self._ask_cell_of(only) is not None
+
+    async def _ask_cell_of(self, only: Cell | None) -> Result | None:
+        """Ask the next cell, or `only` that one; None where there was none to ask."""
         if not self._run.folder.wants_more:
-            return False
+            return None
         cell = await self._take_cell(only)
         if cell is None:
-            return False
+            return None
         if self._ended_by is not None:
             result = self._record_not_asked(cell, self._ended_by)
         else:
@@ -151,7 +171,9 @@ class TargetRun:
         # A Ctrl-C here loses nothing: a line that was handed over is written in any case.
         await self._run.folder.append(result)
         self._run.observer.recorded(self._target, result)
-        return True
+        if isinstance(self._agenda, DecisionAgenda):
+            self._run.observer.calls_left(self._target, self._agenda.n_open)
+        return result
 
     async def _take_cell(self, only: Cell | None) -> Cell | None:
         """The next open cell, once there is money for it; None where none is open."""
@@ -346,6 +368,9 @@ class TargetRun:
             if attempt.failure is None or wait_s is None:
                 break
             self._report_retry(cell, attempt.failure, wait_s)
+            if attempt.failure.status == "rate_limited":
+                self._pace.slow_down(wait_s)
+                wait_s = max(wait_s, self._pace.pause_left_s())
             await self._run.clock.sleep(wait_s)
         if last is None:
             return CallOutcome.not_sent(_MONEY_SPENT, self._run.now_ms())
