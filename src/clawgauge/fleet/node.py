@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,7 @@ from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import Settings, check_options, read_configuration, state_folder
 from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
 from clawgauge.fleet import limits
+from clawgauge.fleet.relay import Handover, RelayFolder
 from clawgauge.fleet.wire import (
     PLANNING_FACTS,
     Assignment,
@@ -40,28 +41,21 @@ from clawgauge.fleet.wire import (
     NodeMessage,
     Pong,
     ProviderFacts,
-    SentFile,
 )
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import (
-    CellKey,
-    cell_key,
-    encode_document,
     encode_line,
     is_run_folder,
-    iter_results,
     withhold,
 )
 from clawgauge.journal.disk import INVENTORY, Directory
-from clawgauge.journal.folder import RunFolder
-from clawgauge.journal.lines import KEY_WITHHELD, clean
+from clawgauge.journal.lines import clean
 from clawgauge.journal.lock import RunLock
-from clawgauge.plan import Evidence, OpenWork, PlanDraft
+from clawgauge.plan import PlanDraft
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import Event, Price, Prompt, ProviderProbe, Result, Target
+from clawgauge.records import Price, Prompt, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT
-from clawgauge.runner.agenda import tier_pool
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.run import Work, run
@@ -78,37 +72,6 @@ _POLL_S = 0.02
 Redact: TypeAlias = Callable[[str], str]
 KeepSecrets: TypeAlias = Callable[[Mapping[str, str]], Redact]
 """Is told the secrets of this process, and gives what masks them."""
-
-
-class RelayFolder(RunFolder):
-    """The folder that the runner writes: a spool on this disk, whose lines go on to the driver."""
-
-    def begin(self, assignment: Assignment, send: Callable[[bytes], None]) -> None:
-        self.run_id = assignment.config.run_id
-        self._present_files = assignment.present_files
-        self._send = send
-
-    def has(self, name: str) -> bool:
-        return name in self._present_files
-
-    def write(self, name: str, document: Any) -> None:
-        text = document
-        if not isinstance(document, str):
-            text = encode_document(document).decode()
-        self._send(encode_line(NodeMessage(file=SentFile(name, text))))
-
-    async def append(self, result: Result) -> None:
-        await super().append(result)
-        self._send(_encode_result(result))
-
-    def event(self, event: Event) -> None:
-        super().event(event)
-        self._send(encode_line(NodeMessage(event=event)))
-
-
-def _encode_result(result: Result) -> bytes:
-    """A message with this result, withheld as its line on disk is."""
-    return b'{"result":' + clean(encode_line(result), KEY_WITHHELD).rstrip(b"\n") + b"}\n"
 
 
 class OwnProviders(NamedTuple):
@@ -245,7 +208,7 @@ class NodeProgram:
             work: Work | None = None
             if draft.capacity is not None:
                 work = partial(self._make_load, assignment)
-            handover = _Handover(assignment, draft, self._send)
+            handover = Handover(assignment, draft, self._send)
             plan = draft.complete(handover.deliver(spool))
             self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
             try:
@@ -409,60 +372,3 @@ class _LoadReporter:
 
     def client_left(self, number: int) -> None:
         self._send(encode_line(NodeMessage(client_left=number)))
-
-
-class _Handover:
-    """Sends what an earlier stretch recorded and could not deliver."""
-
-    def __init__(
-        self, assignment: Assignment, draft: PlanDraft, send: Callable[[bytes], None]
-    ) -> None:
-        self._assignment = assignment
-        self._draft = draft
-        self._send = send
-        self._asked_keys = {prompt.key for prompt in draft.asked}
-        self._tier_keys = {prompt.key for prompt in tier_pool(draft.prompts)}
-        self.keeps_records = False
-        """Whether there are records that this stretch does not ask for: they stay for another."""
-
-    def deliver(self, spool: Path) -> OpenWork:
-        """Send it. What is sent is done: it is not asked again."""
-        assignment = self._assignment
-        done: set[CellKey] = set(assignment.done)
-        evidence = dict(assignment.evidence)
-        results = iter_results(spool)
-        for result in results:
-            key = cell_key(result)
-            if key in done or result.availability_status != "ok":
-                continue
-            if not self._is_asked(result):
-                self.keeps_records = True
-                continue
-            done.add(key)
-            self._count(result, evidence.setdefault(result.target, Evidence()))
-            self._send(_encode_result(result))
-        labels = {None, *(target.label for target in self._draft.targets)}
-        for event in results.events:
-            if event.target in labels:
-                self._send(encode_line(NodeMessage(event=event)))
-        return OpenWork(
-            done=done,
-            refill=frozenset(),
-            evidence=evidence,
-            beside_usd=assignment.beside_usd,
-            stretch=assignment.stretch,
-        )
-
-    def _is_asked(self, result: Result) -> bool:
-        """Whether this stretch asks for the cell of a result, or loads its target."""
-        if result.prompt in self._asked_keys:
-            return True
-        return self._draft.capacity is not None and result.target in self._draft.targets
-
-    def _count(self, result: Result, evidence: Evidence) -> None:
-        evidence.n_calls += 1
-        evidence.cost_usd += result.cost_usd or 0.0
-        if result.prompt in self._tier_keys:
-            evidence.n_pool += 1
-        if result.repeat == 0:
-            evidence.asked.append((result.prompt, result.tool_use_success))
