@@ -51,7 +51,7 @@ from clawgauge.journal import (
 from clawgauge.journal.disk import INVENTORY, Directory
 from clawgauge.journal.lines import clean
 from clawgauge.journal.lock import RunLock
-from clawgauge.plan import PlanDraft
+from clawgauge.plan import Plan, PlanDraft
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import Price, Prompt, ProviderProbe, Target
@@ -143,7 +143,7 @@ class NodeProgram:
                 providers = await self._describe_providers(self._read_own_providers())
                 self._send(encode_line(NodeMessage(providers=providers)))
             elif message.assignment is not None:
-                await self._do(message.assignment)
+                await self._carry_out(message.assignment)
 
     def _send(self, line: bytes) -> None:
         if not self._output.is_closing():
@@ -194,7 +194,7 @@ class NodeProgram:
             facts.append(_describe_provider(provider, probe, settings, own.secrets))
         return facts
 
-    async def _do(self, assignment: Assignment) -> None:
+    async def _carry_out(self, assignment: Assignment) -> None:
         """Ask the prompts of an assignment, and send what comes of it."""
         own = self._read_own_providers()
         draft = self._make_draft(assignment, own)
@@ -210,21 +210,25 @@ class NodeProgram:
                 work = partial(self._make_load, assignment)
             handover = Handover(assignment, draft, self._send)
             plan = draft.complete(handover.deliver(spool))
-            self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
-            try:
-                await asyncio.wait([self._running])
-            finally:
-                # Where we are ended ourselves, the run is ended in order first.
-                self._running.cancel()
-                await asyncio.wait([self._running])
-            if not self._running.cancelled():
-                self._running.result()
+            await self._run(plan, relay, work)
         self._send(encode_line(NodeMessage(is_end=True)))
         is_recorded = await self._wait_until_recorded()
         if is_recorded and not handover.keeps_records:
             shutil.rmtree(spool, ignore_errors=True)
         else:
             self._messages.put_nowait(None)
+
+    async def _run(self, plan: Plan, relay: RelayFolder, work: Work | None) -> None:
+        """Run a plan until its end, or until the driver stops it."""
+        self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
+        try:
+            await asyncio.wait([self._running])
+        finally:
+            # Where this program is ended itself, the run is ended in order first.
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        if not self._running.cancelled():
+            self._running.result()
 
     def _find_spool(self, assignment: Assignment) -> Path:
         """The folder that keeps the records of a run until the driver has them."""

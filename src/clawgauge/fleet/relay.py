@@ -1,6 +1,6 @@
-"""What a node keeps on its disk, and sends to the driver: all that is recorded goes both ways.
+"""What a node records: it is put on the node's own disk, and sent to the driver.
 
-What could not be sent stays until a later stretch of the run takes it.
+What could not be sent stays there until a later stretch of the run takes it.
 """
 
 from __future__ import annotations
