@@ -12,12 +12,14 @@ from time import perf_counter_ns
 from typing import NamedTuple
 
 from clawgauge.capacity.generator import (
+    ALONE,
     PROBE_TOKENS,
     Due,
     Lateness,
     LoadCommand,
     LoadEnded,
     LoadListener,
+    Place,
 )
 from clawgauge.capacity.prompts import make_prompt
 from clawgauge.journal.folder import RunFolder
@@ -106,16 +108,16 @@ class ClientPool:
         draw = random.Random(start.number)
         turns = _AGENT_SESSION if self._are_agents else _PLAIN_SESSION
         due_ns = self.origin_ns + start.due_ns
-        n_turns = 0
         await wait_until(due_ns)
         try:
-            while start.number < self._command.n_clients:
-                n_session, n_turn = divmod(n_turns, len(turns))
+            for n_session in count():
                 session = f"{start.number} {first_step} {n_session}"
-                samples = await self._ask_turn(start.number, due_ns, turns[n_turn], session)
-                due_ns = self._next_due_ns(samples, draw)
-                await wait_until(due_ns)
-                n_turns += 1
+                for turn in turns:
+                    if start.number >= self._command.n_clients:
+                        return
+                    samples = await self._ask_turn(start.number, due_ns, turn, session)
+                    due_ns = self._next_due_ns(samples, draw)
+                    await wait_until(due_ns)
         finally:
             self._listener.client_left(start.number)
 
@@ -200,11 +202,7 @@ class _Reading(NamedTuple):
 
 
 class LocalLoadGenerator(ClientPool):
-    """Makes the calls of one target from this machine.
-
-    Of several machines, `place` is (which of them this is, how many there are): no two may make
-    calls of the same cell.
-    """
+    """Makes the calls of one target from this machine."""
 
     def __init__(
         self,
@@ -212,7 +210,7 @@ class LocalLoadGenerator(ClientPool):
         run: TargetRun,
         clock: ClientClock,
         origin_ns: int,
-        place: tuple[int, int] = (0, 1),
+        place: Place = ALONE,
     ) -> None:
         options = context.plan.capacity
         if options is None:
@@ -224,10 +222,9 @@ class LocalLoadGenerator(ClientPool):
         self._options = options
         self._salt = context.salt.hex()
         self._n_plain_prompts = count()
-        first, n_machines = place
 
         def count_repeats() -> Iterator[int]:
-            return count(first, n_machines)
+            return count(place.number, place.n_machines)
 
         self._repeats_by_name = defaultdict[str, Iterator[int]](count_repeats)
         self._n_not_made = 0

@@ -34,6 +34,16 @@ class Due(NamedTuple):
     due_ns: int
 
 
+class Place(NamedTuple):
+    """Which of the machines that make a load one is: no two may make calls of the same cell."""
+
+    number: int
+    n_machines: int
+
+
+ALONE = Place(0, 1)
+
+
 class LoadCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is to be done from now on, until the next command.
 

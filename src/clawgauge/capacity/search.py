@@ -78,7 +78,7 @@ class TargetSearch:
                 if self.scope.options.rates:
                     await try_rates(self.scope, runner)
                 else:
-                    await try_levels(self.scope, runner)
+                    await LevelSearch(self.scope, runner).run()
                     # Who is stopped, or has no time or money left, waits for nobody: the group
                     # ends what is under way.
                     await dispatcher.stop_clients()
@@ -87,8 +87,10 @@ class TargetSearch:
 
 
 async def try_rates(scope: SearchScope, runner: StepRunner) -> None:
-    """Every rate in turn until the SLO is broken, then those between the last that kept it and
-    the first that did not."""
+    """Try every rate in turn until the SLO is broken.
+
+    Then those between the last that kept it and the first that did not.
+    """
 
     async def is_kept(rate: float) -> bool:
         return keeps_slo(await runner.measure_rate(rate))
@@ -105,14 +107,12 @@ def _middle_rate(low: float, high: float) -> float:
     return round((low + high) / 2, 3)
 
 
-async def try_levels(scope: SearchScope, runner: StepRunner) -> None:
-    """1, 2, 4 … clients until more bring no more, or with an SLO until that is broken; then about
-    both places."""
-    await _LevelSearch(scope, runner).run()
+class LevelSearch:
+    """The search for a number of clients, and the steps that it has measured.
 
-
-class _LevelSearch:
-    """The search for a number of clients, and the steps that it has measured."""
+    1, 2, 4 … of them are tried until more bring no more, or with an SLO until that is broken; then
+    numbers about both places.
+    """
 
     def __init__(self, scope: SearchScope, runner: StepRunner) -> None:
         self._has_slo = bool(scope.options.slo.limits)
@@ -138,8 +138,10 @@ class _LevelSearch:
         await self._bisect_from_below(knee.concurrency, is_short_of_best)
 
     async def _double(self) -> tuple[int, bool]:
-        """Double the clients until that brings no more, and return the last number of them and
-        whether it kept the SLO."""
+        """Double the clients until that brings no more, or the SLO is broken.
+
+        Returns the last number of them, and whether it kept the SLO.
+        """
         level = 1
         best = 0.0
         while True:
@@ -153,7 +155,10 @@ class _LevelSearch:
             level = min(2 * level, self._max_level)
 
     async def _bisect_from_below(self, high: int, is_low: Callable[[int], Awaitable[bool]]) -> None:
-        """Try numbers between `high` and the next lower one that was measured."""
+        """Try numbers between `high` and the next lower one that was measured.
+
+        `is_low` tells whether the search goes on above a number.
+        """
         lower_levels = [level for level in self._steps if level < high]
         low = max(lower_levels, default=0)
         await _bisect(low, high, _middle_level, is_low, _CLOSE_LEVELS)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.cli.planner import DecidedRun, PlanRequest, decide_run
 from clawgauge.cli.preflight import refuse_wrong_names
@@ -35,12 +35,54 @@ _MIN_ARRIVALS = 10
 _WARM_UP = 1.25
 """How much longer than it is measured a rate is held."""
 _MAX_DOUBLINGS = 24
+# The last rate of a range is left out of the doubling when it is as close to one as that.
+_CLOSE_RATES = 0.95
+_PLAIN = {"": 1.0}
 _COUNTS = {"": 1.0, "k": 1_000.0}
 _TIMES_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0}
 _SPANS_MS = {"": 1_000.0, **_TIMES_MS}
-_LENGTH_HINT = "tokens, from 100 to 4000k, such as 800 or 16k"
 _LIMITS_HINT = "ttft=2s,tpot=80ms"
-_RATES_HINT = "arrivals a second that can be made, from 0.001 to 2000, rising: 0.5..8, or 2,4,6"
+
+
+class _Quantity(NamedTuple):
+    """A number that an option takes."""
+
+    flag: str
+    units: Mapping[str, float]
+    """Every unit that may follow it, with its factor."""
+    lowest: float
+    highest: float
+    hint: str
+    """What a person is told to give."""
+
+    def read(self, text: str) -> float:
+        """The number in this text; raises `ConfigError` where it is none that the option takes."""
+        text = text.strip()
+        match = re.fullmatch(r"([0-9]*\.?[0-9]+)([a-z]*)", text.lower())
+        if match is not None and match[2] in self.units:
+            number = float(match[1]) * self.units[match[2]]
+            if self.lowest <= number <= self.highest:
+                return number
+        raise ConfigError(f"{self.flag} has {text!r}: give {self.hint}")
+
+
+_CONTEXT = _Quantity(
+    "--context", _COUNTS, 100, 4e6, "tokens, from 100 to 4000k, such as 800 or 16k"
+)
+_RATE = _Quantity(
+    "--rate",
+    _PLAIN,
+    0.001,
+    2_000,
+    "arrivals a second that can be made, from 0.001 to 2000, rising: 0.5..8, or 2,4,6",
+)
+_DURATION_MS = _Quantity("--duration", _SPANS_MS, 1_000, 8.64e7, "a time such as 60s")
+_MAX_TIME_MS = _Quantity("--max-time", _SPANS_MS, 1_000, 1e9, "a time such as 90s or 15m")
+_LIMIT_MS = _Quantity(
+    "--slo", _TIMES_MS, 0.001, 1e9, f"times with their units, as in {_LIMITS_HINT}"
+)
+_OUTPUT = _Quantity("--output", _COUNTS, 2, 1e6, "2 tokens or more: one has no pace")
+_MAX_CONCURRENCY = _Quantity("--max-concurrency", _PLAIN, 1, 4_096, "a number from 1 to 4096")
 # What describes a load, with the values of what is not given; None is decided by the others.
 _LOAD_DEFAULTS: dict[str, Any] = {
     "context": "2k",
@@ -147,14 +189,30 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _read_request(arguments: argparse.Namespace) -> PlanRequest:
-    given = [name for name in _LOAD_DEFAULTS if getattr(arguments, name) is not None]
-    if arguments.resume is not None and given not in ([], ["max_time"]):
+    """What is asked of the planner; raises `RequestError` for options that do not go together."""
+    named = [name for name in _LOAD_DEFAULTS if getattr(arguments, name) is not None]
+    if arguments.resume is not None and named not in ([], ["max_time"]):
         raise RequestError(
             "--resume goes on with the load the run was begun with: only --max-time may be another"
         )
     load = read_options(arguments)
-    if load.swap and not set(given) <= {"swap", "max_time"}:
+    if load.swap and not set(named) <= {"swap", "max_time"}:
         raise RequestError("--swap changes models and makes no load: only --max-time goes with it")
+    resume = None
+    if arguments.resume is not None:
+        resume = ResumeRequest(arguments.resume, retry_errors=False, force=False)
+    return PlanRequest(
+        options=_read_run_options(arguments, load),
+        words=typed_words(arguments),
+        config_file=arguments.config,
+        resume=resume,
+        capacity=load,
+        changes_max_time=bool(named),
+    )
+
+
+def _read_run_options(arguments: argparse.Namespace, load: CapacityOptions) -> dict[str, Any]:
+    """The options of `run`, as far as they were given on the command line or follow from the load."""
     options: dict[str, Any] = {}
     for name in _RUN_OPTIONS:
         value = getattr(arguments, name)
@@ -169,17 +227,7 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
         # Models that are changed are all at hand.
         options["interleave"] = True
         options["unload_others"] = True
-    resume = None
-    if arguments.resume is not None:
-        resume = ResumeRequest(arguments.resume, retry_errors=False, force=False)
-    return PlanRequest(
-        options=options,
-        words=typed_words(arguments),
-        config_file=arguments.config,
-        resume=resume,
-        capacity=load,
-        changes_max_time=bool(given),
-    )
+    return options
 
 
 def _read_finished_steps(resumed: ResumedRun) -> dict[tuple[str, int, float], StepSummary]:
@@ -259,46 +307,24 @@ def word_load(options: CapacityOptions) -> str:
 
 def read_options(arguments: argparse.Namespace) -> CapacityOptions:
     """The load as it was asked for; raises `ConfigError` for what makes no sense."""
-    texts = {}
-    for name, default in _LOAD_DEFAULTS.items():
-        value = getattr(arguments, name)
-        texts[name] = default if value is None else value
-    contexts = []
-    for text in texts["context"].split(","):
-        # An empty part says nothing: the whole option is shown.
-        tokens = _read_number("context", text or texts["context"], _COUNTS, 100, 4e6, _LENGTH_HINT)
-        contexts.append(round(tokens))
-    rates = _read_rates(texts["rate"]) if texts["rate"] is not None else []
-    duration_ms = _read_number(
-        "duration", texts["duration"], _SPANS_MS, 1_000, 8.64e7, "a time such as 60s"
-    )
-    max_time_ms = _read_number(
-        "max_time", texts["max_time"], _SPANS_MS, 1_000, 1e9, "a time such as 90s or 15m"
-    )
-    duration_s = duration_ms / 1000
-    max_time_s = max_time_ms / 1000
+    texts = _fill_in_defaults(arguments)
+    contexts = _read_contexts(texts["context"])
+    rates = []
+    if texts["rate"] is not None:
+        rates = _read_rates(texts["rate"])
+    duration_s = _DURATION_MS.read(texts["duration"]) / 1000
+    max_time_s = _MAX_TIME_MS.read(texts["max_time"]) / 1000
     if rates:
         n_loads = len(contexts) * max(1, len(arguments.targets or ()))
         _refuse_impossible_rates(rates, duration_s, max_time_s, n_loads, texts["shape"])
-    slo = _read_slo(texts["slo"]) if texts["slo"] is not None else Slo()
-    output_tokens = _read_number(
-        "output", texts["output"], _COUNTS, 2, 1e6, "2 tokens or more: one has no pace"
-    )
-    max_concurrency = _read_number(
-        "max_concurrency",
-        texts["max_concurrency"] or ("1024" if rates else "64"),
-        {"": 1.0},
-        1,
-        4_096,
-        "a number from 1 to 4096",
-    )
-    shared_prefix = _read_number(
-        "shared_prefix",
-        texts["shared_prefix"],
-        _COUNTS,
-        0,
-        min(contexts) - 100,
-        "less than a prompt",
+    slo = Slo()
+    if texts["slo"] is not None:
+        slo = _read_slo(texts["slo"])
+    output_tokens = _OUTPUT.read(texts["output"])
+    default_concurrency = "1024" if rates else "64"
+    max_concurrency = _MAX_CONCURRENCY.read(texts["max_concurrency"] or default_concurrency)
+    shared_prefix = _Quantity(
+        "--shared-prefix", _COUNTS, 0, min(contexts) - 100, "less than a prompt"
     )
     return CapacityOptions(
         contexts=sorted(set(contexts)),
@@ -307,16 +333,34 @@ def read_options(arguments: argparse.Namespace) -> CapacityOptions:
         max_concurrency=round(max_concurrency),
         rates=rates,
         duration_s=duration_s,
-        shared_prefix=round(shared_prefix),
+        shared_prefix=round(shared_prefix.read(texts["shared_prefix"])),
         shape=texts["shape"],
         swap=texts["swap"],
         max_time_s=max_time_s,
     )
 
 
+def _fill_in_defaults(arguments: argparse.Namespace) -> dict[str, Any]:
+    texts = {}
+    for name, default in _LOAD_DEFAULTS.items():
+        value = getattr(arguments, name)
+        texts[name] = default if value is None else value
+    return texts
+
+
+def _read_contexts(text: str) -> list[int]:
+    """The lengths of prompts, as `2k,16k`."""
+    contexts = []
+    for part in text.split(","):
+        # An empty part says nothing: the whole option is shown.
+        contexts.append(round(_CONTEXT.read(part or text)))
+    return contexts
+
+
 def _refuse_impossible_rates(
     rates: Sequence[float], duration_s: float, max_time_s: float, n_loads: int, shape: str
 ) -> None:
+    """Raise `ConfigError` for rates that tell nothing, or that there is no time for."""
     if rates[0] * duration_s < _MIN_ARRIVALS:
         raise ConfigError(
             f"--rate {rates[0]:g} for {duration_s:g} s makes too few requests: raise --duration"
@@ -344,10 +388,7 @@ def _read_slo(text: str) -> Slo:
                 f"--slo has {part.strip()!r}: "
                 f"it knows ttft, tpot and e2e, each once, as in {_LIMITS_HINT}"
             )
-        hint = f"times with their units, as in {_LIMITS_HINT}"
-        limits[field] = _read_number(
-            "slo", value.strip().lower() or text, _TIMES_MS, 0.001, 1e9, hint
-        )
+        limits[field] = _LIMIT_MS.read(value.strip().lower() or text)
     slo = Slo(**limits)
     longest_part_ms = max(slo.ttft_ms or 0, slo.tpot_ms or 0)
     if slo.e2e_ms is not None and slo.e2e_ms < longest_part_ms:
@@ -361,9 +402,9 @@ def _read_rates(text: str) -> list[float]:
     """Arrivals a second: `2,4,6`, or from..to, each twice the one before."""
     first, dots, last = text.partition("..")
     parts = [first, last] if dots else text.split(",")
-    rates = [_read_number("rate", part, {"": 1.0}, 0.001, 2_000, _RATES_HINT) for part in parts]
+    rates = [_RATE.read(part) for part in parts]
     if sorted(set(rates)) != rates:
-        raise ConfigError(f"--rate has {text!r}: give {_RATES_HINT}")
+        raise ConfigError(f"{_RATE.flag} has {text!r}: give {_RATE.hint}")
     if not dots:
         return rates
     lowest = rates[0]
@@ -372,19 +413,6 @@ def _read_rates(text: str) -> list[float]:
     for n in range(_MAX_DOUBLINGS):
         rate = lowest * 2.0**n
         # One just below the last would be no other load.
-        if rate < 0.95 * highest:
+        if rate < _CLOSE_RATES * highest:
             doubled.append(rate)
     return [*doubled, highest]
-
-
-def _read_number(
-    option: str, text: str, units: Mapping[str, float], lowest: float, highest: float, hint: str
-) -> float:
-    """A number with its unit, by the factors in `units`; raises `ConfigError` with the `hint`."""
-    text = text.strip()
-    match = re.fullmatch(r"([0-9]*\.?[0-9]+)([a-z]*)", text.lower())
-    if match is not None and match[2] in units:
-        number = float(match[1]) * units[match[2]]
-        if lowest <= number <= highest:
-            return number
-    raise ConfigError(f"--{option.replace('_', '-')} has {text!r}: give {hint}")

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from msgspec.structs import replace
 
 from clawgauge.capacity.clients import RecordWriter
-from clawgauge.capacity.generator import Due, Lateness, LoadCommand, LoadListener
+from clawgauge.capacity.generator import Due, Lateness, LoadCommand, LoadListener, Place
 from clawgauge.capacity.measure import search_targets
 from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope
 from clawgauge.capacity.search import TargetSearch
@@ -60,7 +60,11 @@ async def load_together(
 
 
 async def _load_from(shares: Sequence[LoadShare], search: TargetSearch) -> None:
-    """Search until the search ends or a node does, then end the load on the other nodes."""
+    """Search until the search ends or a node does, then end the load on the other nodes.
+
+    The search is no task of the group: it is ended before the nodes are, which then have their
+    time to end the load.
+    """
     searching = asyncio.ensure_future(search_targets([search]))
     try:
         async with asyncio.TaskGroup() as group:
@@ -171,7 +175,7 @@ class LoadShare(NodeDriver):
         self._generator = generator
         self._place = place
         self._records = RecordWriter(context.folder)
-        self._recorded = generator.recorded
+        self._recorded = generator.recorded  # by all shares: no cell comes twice
         self._connection: NodeConnection | None = None
         self._n_unanswered = 0  # of the requests for its lateness
         self._n_taken = 0
@@ -206,7 +210,7 @@ class LoadShare(NodeDriver):
         ahead_ns = round(self.node.clock.offset_ms * 1e6)
         return replace(
             super().make_assignment(),
-            place=(self._place, len(self._generator.shares)),
+            place=Place(self._place, len(self._generator.shares)),
             origin_ns=time.time_ns() - elapsed_ns + ahead_ns,
         )
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,7 @@ from clawgauge.config.providers import find_secrets, provider_settings
 from clawgauge.config.settings import Settings, check_options, read_configuration, state_folder
 from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
 from clawgauge.fleet import limits
+from clawgauge.fleet.relay import Handover, RelayFolder
 from clawgauge.fleet.wire import (
     PLANNING_FACTS,
     Assignment,
@@ -40,26 +41,20 @@ from clawgauge.fleet.wire import (
     NodeMessage,
     Pong,
     ProviderFacts,
-    SentFile,
 )
 from clawgauge.host.inventory import collect_inventory
 from clawgauge.journal import (
-    CellKey,
-    cell_key,
-    encode_document,
     encode_line,
     is_run_folder,
-    iter_results,
     withhold,
 )
 from clawgauge.journal.disk import INVENTORY, Directory
-from clawgauge.journal.folder import RunFolder
-from clawgauge.journal.lines import KEY_WITHHELD, clean
+from clawgauge.journal.lines import clean
 from clawgauge.journal.lock import RunLock
-from clawgauge.plan import EarlierAnswers, OpenWork, PlanDraft
+from clawgauge.plan import Plan, PlanDraft
 from clawgauge.providers.base import Provider, ProviderSettings
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import Event, Price, Prompt, ProviderProbe, Result, Target
+from clawgauge.records import Price, Prompt, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT
 from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
@@ -78,37 +73,6 @@ _POLL_S = 0.02
 Redact: TypeAlias = Callable[[str], str]
 KeepSecrets: TypeAlias = Callable[[Mapping[str, str]], Redact]
 """Is told the secrets of this process, and gives what masks them."""
-
-
-class RelayFolder(RunFolder):
-    """The folder that the runner writes: a spool on this disk, whose lines go on to the driver."""
-
-    def begin(self, assignment: Assignment, send: Callable[[bytes], None]) -> None:
-        self.run_id = assignment.config.run_id
-        self._present_files = assignment.present_files
-        self._send = send
-
-    def has(self, name: str) -> bool:
-        return name in self._present_files
-
-    def write(self, name: str, document: Any) -> None:
-        text = document
-        if not isinstance(document, str):
-            text = encode_document(document).decode()
-        self._send(encode_line(NodeMessage(file=SentFile(name, text))))
-
-    async def append(self, result: Result) -> None:
-        await super().append(result)
-        self._send(_encode_result(result))
-
-    def event(self, event: Event) -> None:
-        super().event(event)
-        self._send(encode_line(NodeMessage(event=event)))
-
-
-def _encode_result(result: Result) -> bytes:
-    """A message with this result, withheld as its line on disk is."""
-    return b'{"result":' + clean(encode_line(result), KEY_WITHHELD).rstrip(b"\n") + b"}\n"
 
 
 class OwnProviders(NamedTuple):
@@ -180,7 +144,7 @@ class NodeProgram:
                 providers = await self._describe_providers(self._read_own_providers())
                 self._send(encode_line(NodeMessage(providers=providers)))
             elif message.assignment is not None:
-                await self._do(message.assignment)
+                await self._carry_out(message.assignment)
 
     def _send(self, line: bytes) -> None:
         if not self._output.is_closing():
@@ -231,7 +195,7 @@ class NodeProgram:
             facts.append(_describe_provider(provider, probe, settings, own.secrets))
         return facts
 
-    async def _do(self, assignment: Assignment) -> None:
+    async def _carry_out(self, assignment: Assignment) -> None:
         """Ask the prompts of an assignment, and send what comes of it."""
         own = self._read_own_providers()
         draft = self._make_draft(assignment, own)
@@ -245,23 +209,27 @@ class NodeProgram:
             work: Work | None = None
             if draft.capacity is not None:
                 work = partial(self._make_load, assignment)
-            handover = _Handover(assignment, draft, self._send)
+            handover = Handover(assignment, draft, self._send)
             plan = draft.complete(handover.deliver(spool))
-            self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
-            try:
-                await asyncio.wait([self._running])
-            finally:
-                # Where we are ended ourselves, the run is ended in order first.
-                self._running.cancel()
-                await asyncio.wait([self._running])
-            if not self._running.cancelled():
-                self._running.result()
+            await self._run(plan, relay, work)
         self._send(encode_line(NodeMessage(is_end=True)))
         is_recorded = await self._wait_until_recorded()
         if is_recorded and not handover.keeps_records:
             shutil.rmtree(spool, ignore_errors=True)
         else:
             self._messages.put_nowait(None)
+
+    async def _run(self, plan: Plan, relay: RelayFolder, work: Work | None) -> None:
+        """Run a plan until its end, or until the driver stops it."""
+        self._running = asyncio.ensure_future(run(plan, relay, Observer(), work=work))
+        try:
+            await asyncio.wait([self._running])
+        finally:
+            # Where this program is ended itself, the run is ended in order first.
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        if not self._running.cancelled():
+            self._running.result()
 
     def _find_spool(self, assignment: Assignment) -> Path:
         """The folder that keeps the records of a run until the driver has them."""
@@ -411,57 +379,3 @@ class _LoadReporter:
 
     def client_left(self, number: int) -> None:
         self._send(encode_line(NodeMessage(client_left=number)))
-
-
-class _Handover:
-    """Sends what an earlier stretch recorded and could not deliver."""
-
-    def __init__(
-        self, assignment: Assignment, draft: PlanDraft, send: Callable[[bytes], None]
-    ) -> None:
-        self._assignment = assignment
-        self._draft = draft
-        self._send = send
-        self._asked_keys = {prompt.key for prompt in draft.asked}
-        self.keeps_records = False
-        """Whether there are records that this stretch does not ask for: they stay for another."""
-
-    def deliver(self, spool: Path) -> OpenWork:
-        """Send it. What is sent is done: it is not asked again."""
-        assignment = self._assignment
-        done: set[CellKey] = set(assignment.done)
-        answers_by_target: dict[Target, EarlierAnswers] = {}
-        for earlier in assignment.earlier:
-            answers_by_target[earlier.target] = EarlierAnswers(
-                n_calls=earlier.n_calls, cost_usd=earlier.cost_usd
-            )
-        results = iter_results(spool)
-        for result in results:
-            key = cell_key(result)
-            if key in done or result.availability_status != "ok":
-                continue
-            if not self._is_asked(result):
-                self.keeps_records = True
-                continue
-            done.add(key)
-            answers = answers_by_target.setdefault(result.target, EarlierAnswers())
-            answers.n_calls += max(1, result.turns or 1)
-            answers.cost_usd += result.cost_usd or 0.0
-            self._send(_encode_result(result))
-        labels = {None, *(target.label for target in self._draft.targets)}
-        for event in results.events:
-            if event.target in labels:
-                self._send(encode_line(NodeMessage(event=event)))
-        return OpenWork(
-            done=done,
-            refill=frozenset(),
-            answers=answers_by_target,
-            beside_usd=assignment.beside_usd,
-            stretch=assignment.stretch,
-        )
-
-    def _is_asked(self, result: Result) -> bool:
-        """Whether this stretch asks for the cell of a result, or loads its target."""
-        if result.prompt in self._asked_keys:
-            return True
-        return self._draft.capacity is not None and result.target in self._draft.targets

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clawgauge.capacity.generator import Lateness, LoadCommand
+from clawgauge.capacity.generator import ALONE, Lateness, LoadCommand, Place
 from clawgauge.errors import RequestError
 from clawgauge.journal import CellKey
 from clawgauge.records import Event, PromptKey, ProviderProbe, Result, RunConfig, Target
@@ -47,8 +47,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     stretch: int
     present_files: list[str] = msgspec.field(name="has")
     """Files that need not be sent."""
-    place: tuple[int, int] = (0, 1)
-    """Of a load: which node this is, and of how many."""
+    place: Place = ALONE
+    """Of a load: which node this is."""
     origin_ns: int = 0
     """Of a load: when it began, by the node's wall clock."""
 

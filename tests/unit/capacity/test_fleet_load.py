@@ -14,7 +14,7 @@ import pytest
 
 from clawgauge.capacity.clients import THIS_PROGRAM, DueCall
 from clawgauge.capacity.dispatcher import Dispatcher
-from clawgauge.capacity.generator import Lateness, LoadCommand, LoadListener
+from clawgauge.capacity.generator import ALONE, Lateness, LoadCommand, LoadListener
 from clawgauge.capacity.probes import Calibration, LengthCheck, Prober
 from clawgauge.capacity.prompts import TokenScale
 from clawgauge.capacity.scope import SearchScope
@@ -252,7 +252,7 @@ def test_a_node_that_is_still_getting_ready_hears_that_the_load_is_over(
         program._send = len
         program._messages.put_nowait(DriverMessage(read_lateness=True))
         program._messages.put_nowait(last)
-        assignment = SimpleNamespace(origin_ns=0, place=(0, 1))
+        assignment = SimpleNamespace(origin_ns=0, place=ALONE)
         loading = program._make_load(assignment, None, {TARGET: None}, None)
         await asyncio.wait_for(loading, PATIENCE_S)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from clawgauge.capacity import search
 from clawgauge.capacity.dispatcher import Dispatcher, SteadyWindow
 from clawgauge.capacity.measure import measure_capacity
+from clawgauge.capacity.search import LevelSearch
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sink
@@ -120,7 +120,7 @@ def look_at(
 
     context = made(path, box, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "try_levels", try_levels)
+        patch.setattr(LevelSearch, "run", try_levels)
         patch.setattr(
             RunContext, "event", lambda _, name, __, **facts: seen.append(facts | {"name": name})
         )
