@@ -63,16 +63,19 @@ def read_summary(run: Run) -> RunSummary | None:
     return summary if _can_be(summary) else None
 
 
-def _can_be(part: object) -> bool:
+def _can_be(part: msgspec.Struct) -> bool:
     """Whether no count is below nothing or above its whole, and every rate is one: anyone may
     write a summary, with a right digest too."""
-    if isinstance(part, list):
-        return all(map(_can_be, part))
-    if not isinstance(part, msgspec.Struct):
-        return True
-    values = {
-        name: value for name, value in msgspec.structs.asdict(part).items() if value is not None
-    }
+    values = {}
+    inner_parts: list[msgspec.Struct] = []
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if isinstance(value, msgspec.Struct):
+            inner_parts.append(value)
+        elif isinstance(value, list):
+            inner_parts += [item for item in value if isinstance(item, msgspec.Struct)]
+        elif value is not None:
+            values[name] = value
     for few, whole in _PARTS:
         if few in values and whole in values and values[few] > values[whole]:
             return False
@@ -85,4 +88,4 @@ def _can_be(part: object) -> bool:
                 return False
         elif is_rate and not 0 <= value <= 1:
             return False
-    return all(map(_can_be, values.values()))
+    return all(_can_be(inner) for inner in inner_parts)
