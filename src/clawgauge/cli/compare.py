@@ -99,6 +99,13 @@ class ChosenSides:
     paths_b: list[Path]
     sides: PairedSides | None = None
 
+    @property
+    def paths(self) -> list[Path]:
+        """Every folder once."""
+        if self.paths_b is self.paths_a:
+            return self.paths_a
+        return [*self.paths_a, *self.paths_b]
+
 
 def execute(arguments: argparse.Namespace) -> int:
     options = _read_options(arguments)
@@ -111,9 +118,10 @@ def execute(arguments: argparse.Namespace) -> int:
     for warning in say_untested(options.rules):
         sys.stderr.write(one_row(f"clawgauge: warning: {warning}"))
     chosen = newest_two or _open_sides(arguments)
-    capacity_code = _compare_capacity_runs(arguments, chosen)
-    if capacity_code is not None:
-        return capacity_code
+    runs = [Run.open(path) for path in chosen.paths]
+    loads = _find_loads(runs)
+    if loads:
+        return _compare_loads(arguments, runs, loads)
     try:
         comparison = _compare(chosen, options)
     except IncomparableRuns as error:
@@ -235,20 +243,20 @@ def _render_comparison(comparison: Comparison, form: str) -> str:
     )
 
 
-def _compare_capacity_runs(arguments: argparse.Namespace, chosen: ChosenSides) -> int | None:
-    """Compare two capacity runs and return the exit code; None where none of the runs is one.
-
-    They must have been made under the same load, unless --force says that it does not matter."""
-    paths = list(chosen.paths_a)
-    if chosen.paths_b is not chosen.paths_a:
-        paths += chosen.paths_b
-    runs = [Run.open(path) for path in paths]
+def _find_loads(runs: Sequence[Run]) -> list[CapacityOptions]:
+    """What the capacity runs among these were to find out."""
     loads = []
     for run in runs:
         if run.config is not None and run.config.capacity is not None:
             loads.append(run.config.capacity)
-    if not loads:
-        return None
+    return loads
+
+
+def _compare_loads(
+    arguments: argparse.Namespace, runs: Sequence[Run], loads: Sequence[CapacityOptions]
+) -> int:
+    """Compare two capacity runs. They must have been made under the same load, unless --force says
+    that it does not matter."""
     is_two_loads = len(runs) == 2 and len(loads) == 2
     if not is_two_loads or arguments.fail_on or arguments.models or arguments.format == "junit":
         raise ConfigError(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 
 from clawgauge.cli.files import open_run, output_file, tell_unreadable
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
-_SUFFIXES = {
+_FORM_BY_SUFFIX = {
     ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -44,13 +44,39 @@ _SUFFIXES = {
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    output, excel_safe = arguments.output, arguments.excel_safe
+    form = _choose_form(arguments)
+    columns = choose_columns(_read_names(arguments.columns))
+    results = ResultStream(_open_folders(arguments))
+    if form == "parquet":
+        with output_file(arguments.output) as file:
+            write_parquet(results, columns, file)
+    elif form == "csv":
+        lines = iter_csv(results, columns, excel_safe=arguments.excel_safe)
+        _write_lines(lines, arguments.output)
+    else:
+        _write_lines(iter_jsonl(results, columns), arguments.output)
+    if arguments.output is not None:
+        n_rows = plural(results.n_rows, "row")
+        n_columns = plural(len(columns), "column")
+        sys.stderr.write(clean_lines(f"{n_rows} of {n_columns} in {arguments.output}"))
+    return tell_unreadable(results.n_unreadable)
+
+
+def _choose_form(arguments: argparse.Namespace) -> str:
+    """csv, parquet or jsonl: as the user says, else as the name of the file ends. Raises
+    `ConfigError` where that cannot be written, or not there."""
+    output = arguments.output
     suffix = output.suffix if output is not None else ""
-    form = arguments.format or _SUFFIXES.get(suffix.lower(), "" if suffix else "csv")
-    if not form:
-        how = f"end its name in {', '.join(_SUFFIXES)}, or say what it is with --format"
-        raise ConfigError(f"export writes no {suffix} files, as {output} would be: {how}")
-    if excel_safe and form != "csv":
+    form = arguments.format or _FORM_BY_SUFFIX.get(suffix.lower())
+    if form is None and not suffix:
+        form = "csv"
+    if form is None:
+        suffixes = ", ".join(_FORM_BY_SUFFIX)
+        raise ConfigError(
+            f"export writes no {suffix} files, as {output} would be: end its name in {suffixes}, "
+            f"or say what it is with --format"
+        )
+    if arguments.excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:
         raise ConfigError("Parquet is no text for a terminal: name a file with -o FILE")
@@ -58,13 +84,18 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "Parquet needs pyarrow, which is not here: pip install 'clawgauge[parquet]', or use CSV"
         )
-    names = (
-        None
-        if arguments.columns is None
-        else [word.strip() for word in arguments.columns.split(",")]
-    )
-    columns = choose_columns(names)
-    # Each once: `latest` and a run's own id may be the same one.
+    return str(form)
+
+
+def _read_names(columns: str | None) -> list[str] | None:
+    """The columns that are named; None where none are."""
+    if columns is None:
+        return None
+    return [name.strip() for name in columns.split(",")]
+
+
+def _open_folders(arguments: argparse.Namespace) -> list[Path]:
+    """The folders of the runs, each once: `latest` and a run's own id may be the same one."""
     folders: dict[Path, Path] = {}
     for ref in arguments.runs:
         folder = open_run(ref, arguments.runs_dir)
@@ -73,25 +104,18 @@ def execute(arguments: argparse.Namespace) -> int:
                 clean_lines(f"{ref} is {folder}, which is named already: its rows are written once")
             )
         folders.setdefault(folder.resolve(), folder)
-    results = ResultStream(list(folders.values()))
-    if form == "parquet":
-        with output_file(output) as file:
-            write_parquet(results, columns, file)
-    else:
-        lines = (
-            iter_csv(results, columns, excel_safe=excel_safe)
-            if form == "csv"
-            else iter_jsonl(results, columns)
-        )
-        if output is not None:
-            with output_file(output) as file:
-                file.writelines(lines)
-        else:
-            # A pipe gets what was recorded; a terminal must not be steered by it.
-            shown = clean_terminal if sys.stdout.isatty() else str
-            for line in takewhile(lambda _: not interruption.reader_left, lines):
-                sys.stdout.write(shown(line.decode()))
+    return list(folders.values())
+
+
+def _write_lines(lines: Iterable[bytes], output: Path | None) -> None:
     if output is not None:
-        n_rows, n_columns = plural(results.n_rows, "row"), plural(len(columns), "column")
-        sys.stderr.write(clean_lines(f"{n_rows} of {n_columns} in {output}"))
-    return tell_unreadable(results.n_unreadable)
+        with output_file(output) as file:
+            file.writelines(lines)
+        return
+    is_terminal = sys.stdout.isatty()
+    for line in lines:
+        if interruption.reader_left:
+            break
+        text = line.decode()
+        # A pipe gets what was recorded; a terminal must not be steered by it.
+        sys.stdout.write(clean_terminal(text) if is_terminal else text)

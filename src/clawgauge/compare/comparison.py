@@ -42,7 +42,6 @@ from clawgauge.compare.sides import Side, read_side
 from clawgauge.compare.times import (
     FIRST_TOKEN,
     WHOLE_CALL,
-    ShiftMeasurement,
     measure_times,
     measure_tokens,
 )
@@ -139,14 +138,7 @@ def compare_sides(sides: PairedSides, options: ComparisonOptions) -> Comparison:
     compared = _compare_pairs(sides, with_latency=with_latency)
     if options.answers:
         compared = add_answers(a, b, [pair.shared for pair in sides.pairs], compared)
-    only_in_a: list[str] = []
-    only_in_b: list[str] = []
-    if options.models is None:
-        # Of two targets of one run nobody misses the others.
-        paired_in_a = {pair.a for pair in sides.pairs}
-        paired_in_b = {pair.b for pair in sides.pairs}
-        only_in_a = [target.label for target in a.targets if target not in paired_in_a]
-        only_in_b = [target.label for target in b.targets if target not in paired_in_b]
+    only_in_a, only_in_b = _list_unpaired(sides, options)
     rules = apply_rules(options.rules, a, b, sides.pairs, compared)
     if not options.maps:
         # A target that A has and B lost has met no rule, unless the user said which targets are
@@ -164,6 +156,18 @@ def compare_sides(sides: PairedSides, options: ComparisonOptions) -> Comparison:
         pairs=compared,
         rules=rules,
     )
+
+
+def _list_unpaired(sides: PairedSides, options: ComparisonOptions) -> tuple[list[str], list[str]]:
+    """The targets of A and of B that stand beside none. Of two targets of one run nobody misses the
+    others."""
+    if options.models is not None:
+        return [], []
+    paired_in_a = {pair.a for pair in sides.pairs}
+    paired_in_b = {pair.b for pair in sides.pairs}
+    only_in_a = [target.label for target in sides.a.targets if target not in paired_in_a]
+    only_in_b = [target.label for target in sides.b.targets if target not in paired_in_b]
+    return only_in_a, only_in_b
 
 
 def _choose_pairs(a: Side, b: Side, options: ComparisonOptions) -> list[Pair]:
@@ -313,7 +317,7 @@ def _settle_shifts(sides: PairedSides, *, with_latency: bool) -> list[_Shifts]:
     for pair in sides.pairs:
         bare, _ = split_context(plan, pair.shared)
         bare_pair = pair._replace(shared=bare)
-        measured: dict[str, ShiftMeasurement] = {"output_tokens": measure_tokens(bare)}
+        measured: dict[str, Measurement[PairedShift]] = {"output_tokens": measure_tokens(bare)}
         if with_latency:
             measured["latency_ms"] = measure_times(sides.a, sides.b, bare_pair, WHOLE_CALL)
             measured["ttft_ms"] = measure_times(sides.a, sides.b, bare_pair, FIRST_TOKEN)

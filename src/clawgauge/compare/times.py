@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from clawgauge.compare.correction import Measurement
 from clawgauge.compare.findings import PairedShift
 from clawgauge.compare.pairing import Pair, SharedPrompt
 from clawgauge.compare.sides import Side
@@ -39,11 +40,6 @@ class Timing:
 
 WHOLE_CALL = Timing(of_prompt=lambda tally: tally.e2e_ms, of_call=lambda call: call.e2e_ms)
 FIRST_TOKEN = Timing(of_prompt=lambda tally: tally.ttft_ms, of_call=lambda call: call.ttft_ms)
-
-
-class ShiftMeasurement(Protocol):
-    def at(self, alpha: float) -> PairedShift:
-        """The shift with its interval at this level of significance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +122,11 @@ class BetweenRunsTest:
         return _as_ratio(self.values, log_shift, "between_runs", alpha)
 
 
-def measure_tokens(prompts: Sequence[SharedPrompt]) -> ShiftMeasurement:
+def measure_tokens(prompts: Sequence[SharedPrompt]) -> Measurement[PairedShift]:
     return SignTest(_medians(prompts, lambda tally: tally.output_tokens))
 
 
-def measure_times(a: Side, b: Side, pair: Pair, timing: Timing) -> ShiftMeasurement:
+def measure_times(a: Side, b: Side, pair: Pair, timing: Timing) -> Measurement[PairedShift]:
     if a is b and a.is_interleaved:
         return _measure_side_by_side(pair, timing)
     values = _medians(pair.shared, timing.of_prompt)
@@ -144,7 +140,7 @@ def measure_times(a: Side, b: Side, pair: Pair, timing: Timing) -> ShiftMeasurem
     return BetweenRunsTest(values, levels_a=levels[:n_runs_a], levels_b=levels[n_runs_a:])
 
 
-def _measure_side_by_side(pair: Pair, timing: Timing) -> ShiftMeasurement:
+def _measure_side_by_side(pair: Pair, timing: Timing) -> Measurement[PairedShift]:
     values = []
     for shared in pair.shared:
         times = _side_by_side_times(shared, timing)

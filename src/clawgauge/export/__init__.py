@@ -1,4 +1,5 @@
-"""Results in other people's formats: one flat row per result, for pandas, DuckDB, Polars and spreadsheets."""
+"""Results in other people's formats: one flat row per result, for pandas, DuckDB, Polars and
+spreadsheets."""
 
 from clawgauge.export.rows import (
     COLUMNS,

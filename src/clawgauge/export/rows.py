@@ -5,11 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import msgspec
 
@@ -18,9 +16,13 @@ from clawgauge.errors import ConfigError
 from clawgauge.journal import encode_line, iter_results
 from clawgauge.records import Result, TimingsUs
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 class ResultStream:
-    """The results of `folders`, one after the other; after a pass `n_unreadable` and `n_rows` say what was met."""
+    """The results of `folders`, one after the other; after a pass `n_unreadable` and `n_rows` say
+    what was met."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.n_rows = 0
@@ -29,9 +31,10 @@ class ResultStream:
 
     def __iter__(self) -> Iterator[Result]:
         self.n_rows = 0
-        for result in chain.from_iterable(self._readers):
-            self.n_rows += 1
-            yield result
+        for reader in self._readers:
+            for result in reader:
+                self.n_rows += 1
+                yield result
 
     @property
     def n_unreadable(self) -> int:
@@ -40,103 +43,137 @@ class ResultStream:
 
 Kind: TypeAlias = Literal["text", "integer", "number", "boolean", "texts", "json"]
 Value: TypeAlias = "str | int | float | bool | list[str] | None"
+Read: TypeAlias = Callable[[Result], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
     kind: Kind
-    read: Callable[[Result], Value]
-
-
-_KINDS: dict[str, Kind] = {
-    "StrType": "text", "LiteralType": "text", "IntType": "integer", "FloatType": "number", "BoolType": "boolean"
-}  # fmt: skip
+    read: Read
 
 
 def _make_columns() -> tuple[Column, ...]:
-    columns = [Column("target", "text", lambda r: r.target.label)]
+    """A column for each field of a result, in their order, and some that are worked out."""
+    columns = [Column("target", "text", lambda result: result.target.label)]
     for field in msgspec.structs.fields(Result):
-        name, kind = field.name, _kind_of(field.type)
-        if name == "timings_us":
-            parts = {part: attrgetter(f"timings_us.{part}") for part in TimingsUs.__struct_fields__}
-            columns += [
-                Column(f"timings_us_{part}", "integer", read) for part, read in parts.items()
-            ]
+        if field.name == "timings_us":
+            columns += _make_timing_columns()
             continue
-        if name == "attempts":
-            columns.append(Column("n_attempts", "integer", lambda r: len(r.attempts)))
-        if name == "asked":
-            columns.append(Column(name, kind, attrgetter("was_asked")))
-            continue
-        columns.append(
-            Column(name, kind, partial(_read_json, name) if kind == "json" else attrgetter(name))
-        )
+        if field.name == "attempts":
+            columns.append(Column("n_attempts", "integer", lambda result: len(result.attempts)))
+        kind = _kind_of(field.type)
+        columns.append(Column(field.name, kind, _make_reader(field.name, kind)))
     return tuple(columns)
 
 
+def _make_timing_columns() -> list[Column]:
+    columns = []
+    for part in TimingsUs.__struct_fields__:
+        read = attrgetter(f"timings_us.{part}")
+        columns.append(Column(f"timings_us_{part}", "integer", read))
+    return columns
+
+
+def _make_reader(name: str, kind: Kind) -> Read:
+    """What reads a field of a result as the value of a cell."""
+    if name == "asked":
+        # A record may leave it out: its attempts tell.
+        return attrgetter("was_asked")
+    if kind != "json":
+        return attrgetter(name)
+
+    def read_json(result: Result) -> Value:
+        value: Any = getattr(result, name)
+        return None if value is None else msgspec.json.encode(value).decode()
+
+    return read_json
+
+
 def _kind_of(annotation: Any) -> Kind:
-    """Lists of texts are texts; what else is not plain is JSON."""
+    """The kind of a field by its type, None aside. Lists of texts are texts; what else is not plain
+    is JSON."""
     shape = msgspec.inspect.type_info(annotation)
-    parts = shape.types if isinstance(shape, msgspec.inspect.UnionType) else (shape,)
-    (part,) = (part for part in parts if not isinstance(part, msgspec.inspect.NoneType))
-    if isinstance(part, msgspec.inspect.ListType) and isinstance(
-        part.item_type, msgspec.inspect.StrType
-    ):
-        return "texts"
-    return _KINDS.get(type(part).__name__, "json")
-
-
-def _read_json(name: str, result: Result) -> Value:
-    value: Any = getattr(result, name)
-    return None if value is None else msgspec.json.encode(value).decode()
+    if isinstance(shape, msgspec.inspect.UnionType):
+        (shape,) = [
+            member for member in shape.types if not isinstance(member, msgspec.inspect.NoneType)
+        ]
+    match shape:
+        case msgspec.inspect.StrType() | msgspec.inspect.LiteralType():
+            return "text"
+        case msgspec.inspect.IntType():
+            return "integer"
+        case msgspec.inspect.FloatType():
+            return "number"
+        case msgspec.inspect.BoolType():
+            return "boolean"
+        case msgspec.inspect.ListType(item_type=msgspec.inspect.StrType()):
+            return "texts"
+        case _:
+            return "json"
 
 
 COLUMNS = _make_columns()
 
 
 def choose_columns(names: Sequence[str] | None) -> tuple[Column, ...]:
+    """The columns of these names, in this order; without names all of them."""
     if names is None:
         return COLUMNS
-    known = {column.name: column for column in COLUMNS}
-    unknown = [name for name in names if name not in known]
+    column_by_name = {column.name: column for column in COLUMNS}
+    unknown = [name for name in names if name not in column_by_name]
     if unknown or not names:
-        words = (
-            f"there is no column {', '.join(unknown) or 'named'}; choose from {', '.join(known)}"
+        raise ConfigError(
+            f"--columns: there is no column {', '.join(unknown) or 'named'}; choose from "
+            f"{', '.join(column_by_name)}"
         )
-        raise ConfigError(f"--columns: {words}")
-    return tuple(known[name] for name in names)
+    return tuple(column_by_name[name] for name in names)
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMULA_STARTS = frozenset("=+-@\u2212")
 _BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-_GROUP_ROWS, _GROUP_TEXT_CHARS = 1_000, 16 << 20
+# A row group of Parquet is written once it has so many rows, or so much text.
+_GROUP_ROWS = 1_000
+_GROUP_TEXT_CHARS = 16 << 20
 
 
 def iter_csv(
     results: Iterable[Result], columns: Sequence[Column], *, excel_safe: bool = False
 ) -> Iterator[bytes]:
-    header = ",".join(column.name for column in columns) + "\n"
-    yield (_BYTE_ORDER_MARK if excel_safe else b"") + header.encode()
+    """A header and a line for each result; with `excel_safe` no cell is a formula, and the file is
+    marked as UTF-8."""
+    if excel_safe:
+        yield _BYTE_ORDER_MARK + _csv_header(columns)
+    else:
+        yield _csv_header(columns)
     for result in results:
         cells = [_csv_cell(column.read(result), excel_safe=excel_safe) for column in columns]
         yield (",".join(cells) + "\n").encode()
 
 
+def _csv_header(columns: Sequence[Column]) -> bytes:
+    return (",".join(column.name for column in columns) + "\n").encode()
+
+
 def _csv_cell(value: Value, *, excel_safe: bool) -> str:
-    if value is None or isinstance(value, bool):
-        return "" if value is None else "true" if value else "false"
+    """Texts are in quotes, so that no text is empty and nothing is; null is nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if excel_safe and _begins_a_formula(text):
         text = f"'{text}"
-    return '"' + well_formed(text).replace("\0", "\ufffd").replace('"', '""') + '"'
+    harmless = well_formed(text).replace("\0", "\ufffd")
+    return '"' + harmless.replace('"', '""') + '"'
 
 
 def _begins_a_formula(text: str) -> bool:
-    """Whether a spreadsheet may run it: they pass over what is not seen, fold wide forms, and disagree about marks."""
+    """Whether a spreadsheet may run it: they pass over what is not seen, fold wide forms, and
+    disagree about marks."""
     for character in text:
         kind = unicodedata.category(character)
         if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
@@ -153,46 +190,70 @@ def iter_jsonl(results: Iterable[Result], columns: Sequence[Column]) -> Iterator
 
 
 def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: BinaryIO) -> int:
-    """All results into `file`, row group by row group. Returns how many there were. Needs pyarrow, an extra."""
-    import pyarrow as pa
+    """All results into `file`, row group by row group. Returns how many there were. Needs pyarrow,
+    an extra."""
     import pyarrow.parquet as pq
+
+    schema = _make_schema(columns)
+    n_rows = 0
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for cells_by_column in _read_row_groups(results, columns):
+            writer.write_batch(_make_record_batch(cells_by_column, schema))
+            n_rows += len(cells_by_column[0])
+    return n_rows
+
+
+def _read_row_groups(
+    results: Iterable[Result], columns: Sequence[Column]
+) -> Iterator[list[list[Any]]]:
+    """The cells of every column, of as many results as make a row group."""
+    cells_by_column: list[list[Any]] = [[] for _ in columns]
+    n_rows = 0
+    n_chars = 0
+    for result in results:
+        for cells, column in zip(cells_by_column, columns, strict=True):
+            cells.append(_repair(column.read(result)))
+        n_rows += 1
+        n_chars += len(result.raw_output) + len(result.reasoning_text or "")
+        if n_rows >= _GROUP_ROWS or n_chars >= _GROUP_TEXT_CHARS:
+            yield cells_by_column
+            cells_by_column = [[] for _ in columns]
+            n_rows = 0
+            n_chars = 0
+    if n_rows:
+        yield cells_by_column
+
+
+def _make_schema(columns: Sequence[Column]) -> pa.Schema:
+    import pyarrow as pa
 
     types = {
         "text": pa.string(),
         "json": pa.string(),
         "integer": pa.int64(),
         "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "texts": pa.list_(pa.string()),
     }
-    types |= {"boolean": pa.bool_(), "texts": pa.list_(pa.string())}
-    schema = pa.schema([(column.name, types[column.kind]) for column in columns])
-
-    def flush(batch: Sequence[list[Any]]) -> None:
-        arrays = [
-            pa.array(cells, type=kind) for cells, kind in zip(batch, schema.types, strict=True)
-        ]
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
-
-    n_rows = 0
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        batch: list[list[Any]] = [[] for _ in columns]
-        n_chars = 0
-        for result in results:
-            for cells, column in zip(batch, columns, strict=True):
-                cells.append(_repaired(column.read(result)))
-            n_rows += 1
-            n_chars += len(result.raw_output) + len(result.reasoning_text or "")
-            if len(batch[0]) >= _GROUP_ROWS or n_chars >= _GROUP_TEXT_CHARS:
-                flush(batch)
-                batch, n_chars = [[] for _ in columns], 0
-        if batch[0]:
-            flush(batch)
-    return n_rows
+    return pa.schema([(column.name, types[column.kind]) for column in columns])
 
 
-def _repaired(value: Any) -> Any:
+def _make_record_batch(cells_by_column: Sequence[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = []
+    for cells, kind in zip(cells_by_column, schema.types, strict=True):
+        arrays.append(pa.array(cells, type=kind))
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _repair(value: Any) -> Any:
+    """The value as Parquet takes it."""
     # A damaged line may claim any number; a column of 64 bits has no place for it.
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return None
     if isinstance(value, str):
         return well_formed(value)
-    return [well_formed(text) for text in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [well_formed(text) for text in value]
+    return value

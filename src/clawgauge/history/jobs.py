@@ -9,7 +9,7 @@ import msgspec
 
 from clawgauge.history.coverage import IsWanted
 from clawgauge.prices import settings_of
-from clawgauge.records import Fit, Job, JobVerdict, RunConfig, RunSummary, Target
+from clawgauge.records import Fit, GroupSummary, Job, JobVerdict, RunConfig, RunSummary, Target
 from clawgauge.run_data import read_schedule
 from clawgauge.verdict.jobs import BUILT_IN, JudgedModel, judge_jobs, judge_model
 from clawgauge.verdict.ranking import Fitness
@@ -23,10 +23,11 @@ class _Evidence:
     run_id: str
     config: RunConfig | None
 
-    @property
-    def is_final(self) -> bool:
-        """Whether no earlier run could tell more."""
-        return self.judged.group.n_ok > 0 and self.judged.fitness is not Fitness.CANNOT_TELL
+    def may_be_outdone_by(self, earlier: GroupSummary) -> bool:
+        """Whether an earlier run could tell more, as far as can be said without judging it."""
+        if not self.judged.group.n_ok:
+            return earlier.n_ok > 0
+        return self.judged.fitness is Fitness.CANNOT_TELL
 
 
 def judge_newest(
@@ -62,7 +63,9 @@ def _find_evidence(
         for group in run.models:
             target = group.target
             newer = evidence.get(target)
-            if not is_wanted(target) or (newer is not None and newer.is_final):
+            if not is_wanted(target):
+                continue
+            if newer is not None and not newer.may_be_outdone_by(group):
                 continue
             judged = judge_model(name, job, group, settings_of(config, target))
             if newer is None or _tells_more(judged, newer.judged):
@@ -71,11 +74,9 @@ def _find_evidence(
 
 
 def _tells_more(older: JudgedModel, newer: JudgedModel) -> bool:
-    """Whether an earlier run tells more of a model than a later one."""
+    """Whether an earlier run tells more of a model than a later one that it may outdo."""
     if not newer.group.n_ok:
-        return older.group.n_ok > 0
-    if newer.fitness is not Fitness.CANNOT_TELL:
-        return False
+        return True
     n_by_need = {need.name: need.n for need in newer.needs}
     if older.fitness is Fitness.CANNOT_TELL:
         return not any(n_by_need.values()) and any(need.n for need in older.needs)

@@ -5,8 +5,10 @@ changed by hand, is not believed: the records are what counts."""
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,26 +65,54 @@ def read_summary(run: Run) -> RunSummary | None:
     return summary if _can_be(summary) else None
 
 
-def _can_be(part: object) -> bool:
+class _Checks(NamedTuple):
+    """The fields of one kind of struct that have bounds, and those that may hold structs."""
+
+    counts: list[str]
+    rates: list[str]
+    parts: list[tuple[str, str]]
+    others: list[str]
+
+
+@cache
+def _find_checks(kind: type[msgspec.Struct]) -> _Checks:
+    names = kind.__struct_fields__
+    checks = _Checks(counts=[], rates=[], parts=[], others=[])
+    for name in names:
+        # A count may have "rate" in its name, as `n_rate_limited` has.
+        if name in ("k", "n", "n_eff") or name.startswith("n_"):
+            checks.counts.append(name)
+        elif "_rate" in name or (name == "rate" and "k" in names):
+            checks.rates.append(name)
+        else:
+            checks.others.append(name)
+    for few, whole in _PARTS:
+        if few in names and whole in names:
+            checks.parts.append((few, whole))
+    return checks
+
+
+def _can_be(part: msgspec.Struct) -> bool:
     """Whether no count is below nothing or above its whole, and every rate is one: anyone may
     write a summary, with a right digest too."""
-    if isinstance(part, list):
-        return all(map(_can_be, part))
-    if not isinstance(part, msgspec.Struct):
-        return True
-    values = {
-        name: value for name, value in msgspec.structs.asdict(part).items() if value is not None
-    }
-    for few, whole in _PARTS:
-        if few in values and whole in values and values[few] > values[whole]:
+    checks = _find_checks(type(part))
+    for name in checks.counts:
+        count = getattr(part, name)
+        if count is not None and count < 0:
             return False
-    for name, value in values.items():
-        # A count may have "rate" in its name, as `n_rate_limited` has.
-        is_count = name in ("k", "n", "n_eff") or name.startswith("n_")
-        is_rate = "_rate" in name or (name == "rate" and "k" in values)
-        if is_count:
-            if value < 0:
+    for name in checks.rates:
+        rate = getattr(part, name)
+        if rate is not None and not 0 <= rate <= 1:
+            return False
+    for few, whole in checks.parts:
+        n_few = getattr(part, few)
+        n_whole = getattr(part, whole)
+        if n_few is not None and n_whole is not None and n_few > n_whole:
+            return False
+    for name in checks.others:
+        value = getattr(part, name)
+        inner_parts = value if isinstance(value, list) else [value]
+        for inner in inner_parts:
+            if isinstance(inner, msgspec.Struct) and not _can_be(inner):
                 return False
-        elif is_rate and not 0 <= value <= 1:
-            return False
-    return all(map(_can_be, values.values()))
+    return True

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from clawgauge.compare.findings import PairComparison
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.terminal import as_text
 from clawgauge.run_data import Collector, Run
-from support.written_runs import LABEL, MODEL, config, prompt, record, write_run
+from support.written_runs import LABEL, MODEL, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(12)]
 PLAN = config([prompt(i) for i in IDS])
@@ -191,3 +192,124 @@ def test_a_pair_without_such_prompts_takes_no_share_of_the_correction(tmp_path: 
     assert (
         first.rates["tasks"].p == first.rates["tasks"].p_holm < 0.05 and "tasks" not in second.rates
     )
+
+
+def write_two_runs(tmp_path: Path, name: str, *runs: Sequence[dict[str, Any]]) -> list[Path]:
+    """Runs of one plan: six prompts of text and four that want a tool call."""
+    plan = config(
+        [
+            *(prompt(f"P{n}") for n in range(6)),
+            *(prompt(f"T{n}", expected_tools=["get"]) for n in range(4)),
+        ]
+    )
+    return [
+        write_run(tmp_path / f"{name}{number}", lines, config=plan)
+        for number, lines in enumerate(runs)
+    ]
+
+
+def tool_calls(*, right: bool) -> list[dict[str, Any]]:
+    return [
+        record(f"T{n}", right, tool_use_success=right, expected_tools=["get"]) for n in range(4)
+    ]
+
+
+@pytest.fixture
+def uneven_pair(tmp_path: Path) -> PairComparison:
+    """A's two runs differ in every count: the first has a cold call, a check that broke and a prompt that was never
+    asked, the second none of these; P3 failed in both, each time otherwise. B passed everything twice."""
+    first = [
+        record("P0"),
+        record("P1", False, violation="first violation"),
+        record("P2", cold_start=True),
+        unanswered("P3", "timeout"),
+        record("P5", None, not_judged="judging_failed"),
+        *tool_calls(right=True),
+    ]
+    second = [
+        record("P0"),
+        record("P1"),
+        record("P2"),
+        unanswered("P3", "http_500"),
+        record("P4", False, violation="second violation"),
+        record("P5"),
+        *tool_calls(right=False),
+    ]
+    whole = [record(f"P{n}") for n in range(6)] + tool_calls(right=True)
+    a = write_two_runs(tmp_path, "a", first, second)
+    return only_pair(a, write_two_runs(tmp_path, "b", whole, whole))
+
+
+@pytest.mark.parametrize(
+    ("name", "n_trials_a", "n_trials_b", "n_prompts"),
+    [
+        # P3 has no verdict in A, P4 one, and that of P5 broke once.
+        ("objective_pass_rate", 2 + 2 + 2 + 1 + 1 + 8, 18, 9),
+        # What was planned in both runs, asked or not, but for the check that broke.
+        ("pass_rate_scheduled", 2 + 2 + 2 + 2 + 2 + 1 + 8, 20, 10),
+        ("tool_use_rate", 8, 8, 4),
+    ],
+)
+def test_what_a_rate_counts_is_counted_in_every_run(
+    uneven_pair: PairComparison, name: str, n_trials_a: int, n_trials_b: int, n_prompts: int
+) -> None:
+    rate = uneven_pair.rates[name]
+    assert (rate.n_trials_a, rate.n_trials_b, rate.n_prompts) == (n_trials_a, n_trials_b, n_prompts)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b"),
+    [
+        ("n_ok", 8 + 9, 20),
+        ("n_error", 2, 0),
+        ("n_timeouts", 1, 0),
+        ("objective_pass_rate", 10 / 16, 1.0),
+        ("pass_rate_scheduled", 10 / 19, 1.0),
+        ("tool_use_rate", 4 / 8, 1.0),
+        ("output_tokens", 170, 200),
+    ],
+)
+def test_a_figure_is_of_the_cells_of_every_run(
+    uneven_pair: PairComparison, name: str, a: float, b: float
+) -> None:
+    """The plan of two runs has twice the cells of one."""
+    figures = {figure.name: figure for figure in uneven_pair.figures}
+    assert (figures[name].a, figures[name].b) == (pytest.approx(a), b)
+
+
+def test_the_prompts_behind_a_change_are_told_of_all_runs(uneven_pair: PairComparison) -> None:
+    """Passes and trials add up; why something failed is told of the first run in which it did."""
+    flips = {
+        flip.prompt_id: (flip.passes_a, flip.trials_a, flip.passes_b, flip.trials_b, flip.violation)
+        for flip in uneven_pair.flips
+    }
+    assert flips["P1"] == (1, 2, 2, 2, "first violation")
+    assert flips["P4"] == (0, 1, 2, 2, "second violation")
+    silent = [
+        (lack.prompt_id, lack.missing_in, lack.failure_type) for lack in uneven_pair.unanswered
+    ]
+    assert silent == [("P3", "a", "timeout")]
+    assert uneven_pair.latency_ms is not None and uneven_pair.latency_ms.n_cold_left_out == 1
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "gained"])
+def test_answers_are_shown_from_the_first_run_of_a_side(tmp_path: Path, *, lost: bool) -> None:
+    """Where the first run has none with that verdict, none is shown, and never another prompt's line of it."""
+
+    def write_side(name: str, *, passed: bool) -> list[Path]:
+        """Three runs, their lines of different lengths; P1 is unanswered in the first."""
+        runs = []
+        for number in range(3):
+            lines = [record("P0", raw_output="x" * 97 * number)]
+            lines.append(record("P2", passed, raw_output=f"{name}{number} of P2"))
+            lines.append(record("P1", passed, raw_output=f"{name}{number} of P1"))
+            if number == 0:
+                lines[-1] = unanswered("P1")
+            runs.append(lines)
+        return write_two_runs(tmp_path, name, *runs)
+
+    a = write_side("a", passed=lost)
+    b = write_side("b", passed=not lost)
+    (pair,) = compare_runs(a, b, ComparisonOptions(answers=True)).pairs
+    answers = {flip.prompt_id: (flip.answer_a, flip.answer_b) for flip in pair.flips}
+    assert answers == {"P1": (None, None), "P2": ("a0 of P2", "b0 of P2")}

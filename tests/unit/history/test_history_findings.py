@@ -480,6 +480,62 @@ def test_a_summary_that_this_version_did_not_make_of_these_records_is_made_anew(
     assert look(tmp_path).trends[0].latest.n_passed == 20
 
 
+def blank_records(run: Path) -> None:
+    """Records of the same size and age in which nobody finds any: what is shown then is from summary.json."""
+    results = run / "results.jsonl"
+    before = results.stat()
+    results.write_bytes(b" " * (before.st_size - 1) + b"\n")
+    os.utime(results, ns=(before.st_mtime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("failure_type", ["http_429", "timeout", "http_500", "connection_refused"])
+def test_a_fresh_summary_of_failed_calls_is_taken(tmp_path: Path, failure_type: str) -> None:
+    """Whatever kept a third of the calls from being answered, such as a limit of rates: its summary is one."""
+    status = "rate_limited" if failure_type == "http_429" else "error"
+    lines = [record(i) for i in IDS[:20]]
+    lines += [unanswered(i, failure_type, availability_status=status) for i in IDS[20:]]
+    run = write_run(tmp_path / "run", lines, config=config(PROMPTS))
+    write_summary(run)
+    blank_records(run)
+    assert look(tmp_path).runs[0].n_passed == 20
+
+
+def counts_of(runs: Path) -> tuple[Any, ...]:
+    """What the tables show of a lone run."""
+    history = look(runs)
+    (run,) = history.runs
+    (trend,) = history.trends
+    (coverage,) = history.coverage
+    line = (run.n_ok, run.n_attempted, run.n_scheduled, run.n_passed, run.n_judged, run.passes)
+    point = msgspec.structs.replace(trend.latest, run_id="")
+    return line, run.n_unreadable_lines, point, coverage.n_answered, coverage.missing
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        [*(record(i) for i in IDS[:20]), *(record(i, False) for i in IDS[20:])],
+        [record(i) for i in IDS[:7]],
+        [unanswered(i) for i in IDS],
+        [*(record(i) for i in IDS), "{broken"],
+        [],
+    ],
+    ids=["judged otherwise", "fewer", "none answered", "a damaged line more", "empty"],
+)
+def test_every_count_of_a_rewritten_run_is_that_of_its_records(
+    tmp_path: Path, rewritten: list[dict[str, Any] | str]
+) -> None:
+    """The summary it had is of other records: nothing of that is shown, in any table."""
+    run = write_passes(tmp_path / "rewritten", 1, 12)
+    write_summary(run)
+    write_run(run, rewritten)
+    newer = (run / "summary.json").stat().st_mtime + 10
+    os.utime(run / "results.jsonl", (newer, newer))
+    anew = write_passes(tmp_path / "anew", 1, 12)
+    write_run(anew, rewritten)
+    assert counts_of(tmp_path / "rewritten") == counts_of(tmp_path / "anew")
+
+
 def test_a_summary_of_other_records_is_not_believed_however_new_it_is(tmp_path: Path) -> None:
     """Records that were added, and files whose times say nothing, as after a copy."""
     run = write_passes(tmp_path, 1, 20)

@@ -171,3 +171,45 @@ def test_the_headline_repeats_the_verdicts_of_the_rows(tmp_path: Path) -> None:
             if row.verdict == "cannot_tell":
                 assert row.reason
     assert {("tasks", "changed"), ("tasks", "cannot_tell"), ("tasks", "no_change_seen")} <= seen
+
+
+# How many prompts a model was asked, and how many it passed in A and in B.
+FALLS = (120, 120, 60)
+RISES = (120, 60, 120)
+STAYS = (120, 120, 120)
+TOO_FEW = (4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("models", "headline"),
+    [
+        (
+            [STAYS, TOO_FEW, RISES, FALLS],
+            "fewer in B (m3), more in B (m2), no change seen (m0), cannot tell (m1)",
+        ),
+        (
+            [FALLS, RISES, TOO_FEW, STAYS],
+            "fewer in B (m0), more in B (m1), cannot tell (m2), no change seen (m3)",
+        ),
+        ([RISES, FALLS, RISES, FALLS], "fewer in B (m1 and m3), more in B (m0 and m2)"),
+        ([RISES, STAYS], "more in B (m0), no change seen (m1)"),
+        ([RISES] * 5, "more in B (m0, m1, m2 and 2 more)"),
+        ([STAYS], "no change seen"),
+        ([FALLS], "fewer in B"),
+    ],
+)
+def test_the_headline_names_losses_first_then_gains_then_the_rest(
+    tmp_path: Path, models: list[tuple[int, int, int]], headline: str
+) -> None:
+    """In whatever order the models come; a lone model needs no name."""
+    plan = config([prompt(i) for i in IDS], [f"m{n}" for n in range(len(models))])
+    lines_a: list[Any] = []
+    lines_b: list[Any] = []
+    for number, (n_asked, n_passed_a, n_passed_b) in enumerate(models):
+        for n, i in enumerate(IDS[:n_asked]):
+            lines_a.append(record(i, n < n_passed_a, model=f"m{number}"))
+            lines_b.append(record(i, n < n_passed_b, model=f"m{number}"))
+    a = write_run(tmp_path / "a", lines_a, config=plan)
+    b = write_run(tmp_path / "b", lines_b, config=plan)
+    comparison = compare_runs(a, b, ComparisonOptions())
+    assert next(iter(say_overall(comparison.pairs))) == f"passed: {headline}"

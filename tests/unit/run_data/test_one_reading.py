@@ -65,6 +65,11 @@ def test_compare_reads_each_run_once(runs: Path) -> None:
                       "compare a --models qwen3:8b llama3.2:3b": [0, 1]}  # fmt: skip
 
 
+def test_compare_alone_reads_the_newest_two_once(runs: Path) -> None:
+    """Each is opened to see that somebody answered it, and gone through once to be compared."""
+    assert count_opens(runs, "compare --json") == {"compare --json": [0, 4]}
+
+
 def test_compare_reads_a_run_twice_at_most_where_prompts_differ(runs: Path) -> None:
     """What only one side was asked is left out of every target's figures in one more pass over that side."""
     lines = (runs / "b" / "results.jsonl").read_text().splitlines(keepends=True)
