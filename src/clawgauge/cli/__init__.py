@@ -66,10 +66,10 @@ exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded, 
 class _Parser(argparse.ArgumentParser):
     """A parser that guesses what a misspelled word was meant to be.
 
-    `words` are those it guesses among. The help of a `verb` ends with its examples.
+    `vocabulary` has the words it guesses among. The help of a `verb` ends with its examples.
     """
 
-    words: Sequence[str] = tuple(VERBS)
+    vocabulary: Sequence[str] = tuple(VERBS)
     verb: str | None = None
 
     def error(self, message: str) -> NoReturn:
@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
         misspelled = ""
         if match is not None:
             misspelled = match[1] or match[2] or ""
-        similar_words = difflib.get_close_matches(misspelled, self.words, n=1)
+        similar_words = difflib.get_close_matches(misspelled, self.vocabulary, n=1)
         if similar_words:
             message = f"{message}; did you mean {similar_words[0]}?"
         hide_keys()
@@ -109,7 +109,7 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             verb.description = module.__doc__
             module.add_arguments(verb)
             verb.set_defaults(execute=module.execute)
-            parser.words = [*VERBS, *verb._option_string_actions]
+            parser.vocabulary = [*VERBS, *verb._option_string_actions]
     return parser
 
 

@@ -288,7 +288,7 @@ class _Writer:
     def _lose(self, batch: Sequence[Pending]) -> None:
         """Raise `DiskFailure` where the lines of `batch` are waited for.
 
-        It says how writing failed first. Where nothing failed before, the thread stopped unforeseen.
+        It says how writing failed first; where nothing failed before, that the thread stopped.
         """
         self._losses.count_calls(sum(pending.is_call for pending in batch))
         acknowledge(batch, self._losses.fail(_STOPPED))

@@ -23,8 +23,8 @@ _MAX_TIME_MS = 4e12
 class RebuiltRequest:
     """The messages so far, as OpenClaw sends them.
 
-    The result of a call is filled in as it comes, in every copy of `messages` too. `question` is what
-    the user said last. `fault` says why what the model saw is not known, or cannot be asked.
+    The result of a call is filled in as it comes, in every copy of `messages` too. `question` is
+    what the user said last. `fault` says why what the model saw is not known, or cannot be asked.
     """
 
     def __init__(self, fault: LeftOut | None = None) -> None:

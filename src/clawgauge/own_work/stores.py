@@ -110,9 +110,9 @@ def _list_folder(folder: Path, left_out: Counter[str]) -> list[Path]:
     except OSError:
         left_out[LeftOut.FOLDERS_UNREADABLE] += 1
         return []
-    files = [path for path in paths if not path.is_symlink()]
-    left_out[LeftOut.LINKS] += len(paths) - len(files)
-    return files
+    entries = [path for path in paths if not path.is_symlink()]
+    left_out[LeftOut.LINKS] += len(paths) - len(entries)
+    return entries
 
 
 def _read_database(folder: Path, left_out: Counter[str], logins: list[Any]) -> Iterator[Session]:

@@ -57,7 +57,7 @@ def make_suite(
         own_messages = mask_strings(turn.messages[len(shared) :], mask)
         prompt = {
             "id": f"m{len(prompts) + 1}",
-            "name": turn.tools or ("a question" if turn.asks else "an answer"),
+            "name": _title_of(turn),
             "category": turn.tools or "no call",
             "context": f"c{len(contexts)}",
             "messages": own_messages or None,
@@ -72,6 +72,12 @@ def make_suite(
             f"these turns come to more than {MAX_FILE_BYTES >> 20} MiB: give a smaller --max"
         )
     return data
+
+
+def _title_of(turn: HistoryTurn) -> str:
+    if turn.calls:
+        return turn.tools
+    return "a question" if turn.asks else "an answer"
 
 
 def _toml_lines(

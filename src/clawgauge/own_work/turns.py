@@ -24,7 +24,7 @@ _RUN_OF_LETTERS = re.compile(r"[^\W\d]+")
 _MAX_CONTEXT_CHARS = 2_000_000
 # What OpenClaw's gateway says in the model's place.
 _GATEWAY_MODEL = "gateway-injected"
-# Of a suite's own question the marks of three scripts.
+# In Latin, East Asian and Arabic writing.
 _QUESTION_MARKS = ("?", "？", "؟")
 _FILE_CHANGES = ("write", "edit", "apply_patch")
 

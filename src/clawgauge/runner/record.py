@@ -29,11 +29,13 @@ from clawgauge.records import (
     TOO_FEW_TOKENS,
     TOOLS_DROPPED,
     TPS_RULE,
+    Attempt,
     Prompt,
     Result,
     Status,
     Target,
     TimingsUs,
+    ToolInvocation,
     TranscriptTurn,
 )
 from clawgauge.records.result import was_sent
@@ -369,44 +371,66 @@ def join_turns(
     First-token times are those of the first turn, the text is that of the last, tokens and
     durations are sums.
     """
-    first = turns[0]
-    last = turns[-1]
-    replies = [turn.reply for turn in turns]
-    attempts = [attempt for turn in turns for attempt in turn.attempts]
-    warnings = [warning for reply in replies for warning in reply.warnings]
-    reasoning_texts = [reply.reasoning_text for reply in replies if reply.reasoning_text]
-    costs_usd = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
-    lags_ns = [turn.lag_ns for turn in turns if turn.lag_ns is not None]
-    server_ns: Counter[str] = Counter()
-    for reply in replies:
-        server_ns.update(reply.server_ns or {})
+    attempts: list[Attempt] = []
+    lags_ns: list[int] = []
+    for turn in turns:
+        attempts += turn.attempts
+        if turn.lag_ns is not None:
+            lags_ns.append(turn.lag_ns)
+    native_calls: list[ToolInvocation] = []
+    for record in transcript:
+        native_calls += record.calls
     # A turn that failed may have reported no counts.
-    last_may_lack = failure is not None
-    joined = replace(
-        first.reply,
-        text=last.reply.text,
-        reasoning_text="\n\n".join(reasoning_texts),
-        native_calls=[made for turn in transcript for made in turn.calls],
-        refusal=last.reply.refusal,
-        finish_reason=last.reply.finish_reason,
-        input_tokens=_sum_counts([reply.input_tokens for reply in replies], last_may_lack),
-        output_tokens=_sum_counts([reply.output_tokens for reply in replies], last_may_lack),
-        cached_tokens=_sum_counts([reply.cached_tokens for reply in replies], last_may_lack),
-        reasoning_tokens=_sum_counts([reply.reasoning_tokens for reply in replies], last_may_lack),
-        server_ns=dict(server_ns) or None,
-        cost_usd=sum(costs_usd) if costs_usd else None,
-        cli_overhead_ms=None,
-        warnings=list(dict.fromkeys(warnings)),
+    reply = _join_replies(
+        [turn.reply for turn in turns], native_calls, last_may_lack_counts=failure is not None
     )
     return CallOutcome(
-        reply=joined,
+        reply=reply,
         failure=failure,
         attempts=attempts,
-        started_at_ms=first.started_at_ms,
-        ended_at_ms=last.ended_at_ms,
+        started_at_ms=turns[0].started_at_ms,
+        ended_at_ms=turns[-1].ended_at_ms,
         e2e_ns=sum(turn.e2e_ns for turn in turns),
         lag_ns=max(lags_ns, default=None),
         transcript=transcript,
+    )
+
+
+def _join_replies(
+    replies: Sequence[Reply], native_calls: list[ToolInvocation], *, last_may_lack_counts: bool
+) -> Reply:
+    reasoning_texts: list[str] = []
+    costs_usd: list[float] = []
+    server_ns: Counter[str] = Counter()
+    # Each of them once, in their order.
+    warnings: dict[str, None] = {}
+    for reply in replies:
+        if reply.reasoning_text:
+            reasoning_texts.append(reply.reasoning_text)
+        if reply.cost_usd is not None:
+            costs_usd.append(reply.cost_usd)
+        server_ns.update(reply.server_ns or {})
+        warnings.update(dict.fromkeys(reply.warnings))
+
+    def sum_counts(counts: list[int | None]) -> int | None:
+        return _sum_counts(counts, last_may_lack_counts)
+
+    last = replies[-1]
+    return replace(
+        replies[0],
+        text=last.text,
+        reasoning_text="\n\n".join(reasoning_texts),
+        native_calls=native_calls,
+        refusal=last.refusal,
+        finish_reason=last.finish_reason,
+        input_tokens=sum_counts([reply.input_tokens for reply in replies]),
+        output_tokens=sum_counts([reply.output_tokens for reply in replies]),
+        cached_tokens=sum_counts([reply.cached_tokens for reply in replies]),
+        reasoning_tokens=sum_counts([reply.reasoning_tokens for reply in replies]),
+        server_ns=dict(server_ns) or None,
+        cost_usd=sum(costs_usd) if costs_usd else None,
+        cli_overhead_ms=None,
+        warnings=list(warnings),
     )
 
 
