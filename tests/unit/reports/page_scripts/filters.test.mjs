@@ -44,7 +44,7 @@ test("run, suite and model narrow each other", () => {
 test("words are looked for in prompts, models, reasons and tools, whatever their case", () => {
   assert.equal(look({ words: "use_nvidia" }).matching.length, 6);
   assert.ok(look({ words: "timeout" }).matching.length > 0);
-  const found = look({ words: "nowhere", said: new Set([3]) });
+  const found = look({ words: "nowhere", foundInAnswers: new Set([3]) });
   assert.deepEqual(found.matching, [3]);
 });
 
