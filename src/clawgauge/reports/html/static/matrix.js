@@ -75,7 +75,12 @@ function matrixBlock(suite, targets, cells) {
     const about = from ? " continued" : ` ${plural(all.length, "prompt")}`;
     tables.push(matrixTable(title, about, asked, prompts.slice(from, from + step), cells));
   }
-  return html("div", {}, tables.map((table) => html("div", { class: "scrolls" }, table)), cut);
+  return html(
+    "div",
+    {},
+    tables.map((table) => html("div", { class: "scrolls" }, table)),
+    cut,
+  );
 }
 
 function matrixTable(title, about, asked, prompts, cells) {

@@ -71,7 +71,12 @@ function tradeoffChart(rows) {
   const right = width - (isNarrow ? 60 : 130);
   const top = 36;
   const bottom = height - 40;
-  const across = timeScale(rows.map((row) => row.median.value), left + 14, right, true);
+  const across = timeScale(
+    rows.map((row) => row.median.value),
+    left + 14,
+    right,
+    true,
+  );
   const upward = (share) => bottom - share * (bottom - top);
   const words = rows.map(tradeoffInWords).join("; ");
   const chart = chartFrame(width, height, "Passed prompts against median time of a call", words);
