@@ -55,7 +55,7 @@ DIVIDING = {
     "rates.js": "letters that have room",
     "scatter.js": "the slope of a line",
     "tradeoff.js": "sizes of marks, and letters that have room",
-}  # fmt: skip
+}
 # What a browser has.
 GLOBALS = """
     Array Blob Boolean Date DecompressionStream Error Event Infinity Intl JSON Map Math Number Object Promise RegExp

@@ -72,9 +72,15 @@ def end_of_interrupted_run(place: Path) -> str:
 def one_call(place: Path) -> str:
     """A call with everything a record can say: tried twice, with a tool call and a warning."""
     tries = [
-        {"status": "rate_limited", "failure_type": "http_429", "e2e_ms": 12, "retry_after_s": 2.0, "waited_ms": 2000},
+        {
+            "status": "rate_limited",
+            "failure_type": "http_429",
+            "e2e_ms": 12,
+            "retry_after_s": 2.0,
+            "waited_ms": 2000,
+        },
         {"status": "ok", "failure_type": None, "e2e_ms": 1540},
-    ]  # fmt: skip
+    ]
     call = {
         "name": "read_file",
         "arguments": {"path": "/var/log/app.log"},

@@ -4,7 +4,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./page.mjs";
 
-const page = load(["timeScale", "linearScale", "tickLabel", "pointPath", "PointFinder", "seriesStyle", "labels", "crowd", "calls"]);
+const page = load([
+  "timeScale",
+  "linearScale",
+  "tickLabel",
+  "pointPath",
+  "PointFinder",
+  "seriesStyle",
+  "labels",
+  "crowd",
+  "calls",
+]);
 
 for (const logarithmic of [true, false]) {
   test(`a ${logarithmic ? "logarithmic" : "linear"} axis keeps the order of times and its ticks inside`, () => {
@@ -33,7 +43,17 @@ test("ticks are labelled in the unit that fits", () => {
 });
 
 test("many points are one path", () => {
-  assert.equal(page.pointPath([[1, 2], [3.04, 4]], "circle", 5), "M1 2h0M3 4h0");
+  assert.equal(
+    page.pointPath(
+      [
+        [1, 2],
+        [3.04, 4],
+      ],
+      "circle",
+      5,
+    ),
+    "M1 2h0M3 4h0",
+  );
 });
 
 test("the nearest point within reach is found, and none beyond it", () => {

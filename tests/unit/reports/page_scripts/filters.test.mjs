@@ -5,10 +5,36 @@ import { test } from "node:test";
 import { load } from "./page.mjs";
 
 const NAMES = [
-  "view", "match", "matching", "calls", "report", "outcomeName", "callTarget", "callString", "shownTargets", "shownCells", "isPicked",
-  "countOfPicked", "countInWords", "latencyRows", "latencyTable", "latencyInWords", "firstTokenRows", "isAnswered", "drawLatency",
-  "drawFirstToken", "drawModels", "drawRates", "drawMatrix", "drawAnswer", "drawHeader", "drawConditions", "drawLimits", "setUpCalls",
-  "drawCalls", "drawCapacity",
+  "view",
+  "match",
+  "matching",
+  "calls",
+  "report",
+  "outcomeName",
+  "callTarget",
+  "callString",
+  "shownTargets",
+  "shownCells",
+  "isPicked",
+  "countOfPicked",
+  "countInWords",
+  "latencyRows",
+  "latencyTable",
+  "latencyInWords",
+  "firstTokenRows",
+  "isAnswered",
+  "drawLatency",
+  "drawFirstToken",
+  "drawModels",
+  "drawRates",
+  "drawMatrix",
+  "drawAnswer",
+  "drawHeader",
+  "drawConditions",
+  "drawLimits",
+  "setUpCalls",
+  "drawCalls",
+  "drawCapacity",
 ];
 
 function look(changes) {
@@ -37,14 +63,17 @@ test("an outcome, and all that did not pass", () => {
 test("run, suite and model narrow each other", () => {
   const page = look({ run: "0", suite: "=tool_use", label: "ollama_openai:qwen3:8b" });
   assert.equal(page.matching.length, 15);
-  assert.deepEqual(page.shownTargets().map((target) => target.label), ["ollama_openai:qwen3:8b"]);
+  assert.deepEqual(
+    page.shownTargets().map((target) => target.label),
+    ["ollama_openai:qwen3:8b"],
+  );
   assert.equal(look({ suite: "=nothing" }).matching.length, 0);
 });
 
 test("words are looked for in prompts, models, reasons and tools, whatever their case", () => {
   assert.equal(look({ words: "use_nvidia" }).matching.length, 6);
   assert.ok(look({ words: "timeout" }).matching.length > 0);
-  const found = look({ words: "nowhere", said: new Set([3]) });
+  const found = look({ words: "nowhere", foundInAnswers: new Set([3]) });
   assert.deepEqual(found.matching, [3]);
 });
 
@@ -105,7 +134,8 @@ for (const changes of [{}, { suite: "=core" }, { outcome: "fail" }, { words: "qw
     page.drawLimits();
     page.drawConditions();
     page.setUpCalls();
-    for (const draw of ["Answer", "Rates", "Latency", "FirstToken", "Capacity", "Matrix", "Models", "Calls"]) page[`draw${draw}`]();
+    for (const draw of ["Answer", "Rates", "Latency", "FirstToken", "Capacity", "Matrix", "Models", "Calls"])
+      page[`draw${draw}`]();
     assert.equal(page.rows("models-table").length, page.shownTargets().length);
     assert.equal(page.rows("latency-table").length, page.shownTargets().length);
     assert.match(page.textOf("findings"), /Who may be a subagent\?/);

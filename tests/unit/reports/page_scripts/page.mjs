@@ -111,6 +111,15 @@ export function load(names, change = (data) => data) {
   const taken = names.map((name) => `get ${name}() { return ${name}; }`).join(", ");
   const body = `"use strict";\n${given.script}\nreturn { ${taken} };`;
   const page = new Function(...Object.keys(browser), body)(...Object.values(browser));
-  const rows = (id) => document.getElementById(id).all("tr").slice(1).map((row) => row.children.map((cell) => cell.textContent));
-  return Object.assign(page, { rows, textOf: (id) => document.getElementById(id).textContent, element: (id) => document.getElementById(id) });
+  const rows = (id) =>
+    document
+      .getElementById(id)
+      .all("tr")
+      .slice(1)
+      .map((row) => row.children.map((cell) => cell.textContent));
+  return Object.assign(page, {
+    rows,
+    textOf: (id) => document.getElementById(id).textContent,
+    element: (id) => document.getElementById(id),
+  });
 }

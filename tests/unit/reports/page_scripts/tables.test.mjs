@@ -4,13 +4,25 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./page.mjs";
 
-const page = load(["sortRows", "nextOrder", "figureColumn", "sortableTable", "cellOutcome", "cellWords", "telling", "MAX_PROMPTS"]);
+const page = load([
+  "sortRows",
+  "nextOrder",
+  "figureColumn",
+  "sortableTable",
+  "cellOutcome",
+  "cellWords",
+  "telling",
+  "MAX_PROMPTS",
+]);
 const value = (row) => row.value;
 const order = (rows, descending) => page.sortRows(rows, value, descending).map((row) => row.name);
 
 test("what is absent goes last either way, and equal rows stay as they were", () => {
   const rows = [
-    { name: "none", value: null }, { name: "b", value: 2 }, { name: "a", value: 1 }, { name: "c", value: 2 },
+    { name: "none", value: null },
+    { name: "b", value: 2 },
+    { name: "a", value: 1 },
+    { name: "c", value: 2 },
   ];
   assert.deepEqual(order(rows, false), ["a", "b", "c", "none"]);
   assert.deepEqual(order(rows, true), ["b", "c", "a", "none"]);
@@ -36,10 +48,20 @@ test("a column shows a figure's text and sorts by its value; without one, a dash
 });
 
 test("a table has a heading a column and a row a row", () => {
-  const columns = [{ name: "model", label: "Model", value: (row) => row.name }, { name: "n", label: "n", value, cell: (row) => `n=${row.value}` }];
-  const table = page.sortableTable("Models", columns, [{ name: "b", value: 1 }, { name: "a", value: 2 }]);
+  const columns = [
+    { name: "model", label: "Model", value: (row) => row.name },
+    { name: "n", label: "n", value, cell: (row) => `n=${row.value}` },
+  ];
+  const table = page.sortableTable("Models", columns, [
+    { name: "b", value: 1 },
+    { name: "a", value: 2 },
+  ]);
   const texts = () => table.all("tr").map((row) => row.children.map((cell) => cell.textContent));
-  assert.deepEqual(texts(), [["Model", "n"], ["b", "n=1"], ["a", "n=2"]]);
+  assert.deepEqual(texts(), [
+    ["Model", "n"],
+    ["b", "n=1"],
+    ["a", "n=2"],
+  ]);
 });
 
 test("a mark of the matrix stands for all calls behind it", () => {
@@ -56,5 +78,8 @@ test("of too many prompts those that somebody failed come first", () => {
   const kept = page.telling(prompts, [{ number: 0 }], cells);
   assert.equal(kept.length, page.MAX_PROMPTS);
   assert.ok(prompts.slice(page.MAX_PROMPTS).every((prompt) => kept.includes(prompt)));
-  assert.deepEqual(kept, [...kept].sort((a, b) => a - b));
+  assert.deepEqual(
+    kept,
+    [...kept].sort((a, b) => a - b),
+  );
 });

@@ -4,7 +4,19 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./page.mjs";
 
-const page = load(["calls", "callDetail", "promptDetail", "blockOf", "wholeText", "missingCharacters", "callsSaying", "saysAnywhere", "report", "callKey", "callWithKey"]);
+const page = load([
+  "calls",
+  "callDetail",
+  "promptDetail",
+  "blockOf",
+  "wholeText",
+  "missingCharacters",
+  "callsSaying",
+  "saysAnywhere",
+  "report",
+  "callKey",
+  "callWithKey",
+]);
 
 test("every call has its texts, and every prompt", async () => {
   for (let call = 0; call < page.calls.n; call++) {
@@ -27,7 +39,9 @@ test("a text that was cut tells how much is missing", () => {
 
 test("words are looked for in answers, errors, conversations and calls", () => {
   const details = [
-    { answer: "Permission DENIED" }, { error: { t: "permission denied", n: 99 } }, { calls: [["run", '{"why": "permission denied"}']] },
+    { answer: "Permission DENIED" },
+    { error: { t: "permission denied", n: 99 } },
+    { calls: [["run", '{"why": "permission denied"}']] },
     { transcript: [["", [], ["permission denied"]]] },
   ];
   assert.ok(details.every((detail) => page.saysAnywhere(detail, "permission denied")));
@@ -40,6 +54,7 @@ test("a search that another one has overtaken gives up", async () => {
 });
 
 test("the address of a call leads back to it", () => {
-  for (let call = 0; call < page.calls.n; call++) assert.equal(page.callKey(page.callWithKey(page.callKey(call))), page.callKey(call));
+  for (let call = 0; call < page.calls.n; call++)
+    assert.equal(page.callKey(page.callWithKey(page.callKey(call))), page.callKey(call));
   assert.equal(page.callWithKey("another/run"), undefined);
 });

@@ -5,7 +5,17 @@ import { test } from "node:test";
 import { formats, load } from "./page.mjs";
 
 const page = load([
-  "milliseconds", "percent", "dollars", "count", "rounded", "plural", "decimals", "whyWords", "visible", "shortened", "foreignText",
+  "milliseconds",
+  "percent",
+  "dollars",
+  "count",
+  "rounded",
+  "plural",
+  "decimals",
+  "whyWords",
+  "visible",
+  "shortened",
+  "foreignText",
 ]);
 
 for (const [name, cases] of Object.entries(formats)) {
@@ -20,9 +30,10 @@ test("what is absent is a dash", () => {
 });
 
 test("one is told apart from many", () => {
-  assert.deepEqual([page.plural(1, "call"), page.plural(1200, "call"), page.plural(2, "retry", "retries")], [
-    "1 call", "1,200 calls", "2 retries",
-  ]);
+  assert.deepEqual(
+    [page.plural(1, "call"), page.plural(1200, "call"), page.plural(2, "retry", "retries")],
+    ["1 call", "1,200 calls", "2 retries"],
+  );
 });
 
 test("a code reads as words, and what follows it stays", () => {

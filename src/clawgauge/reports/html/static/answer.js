@@ -39,20 +39,22 @@ function findingCard(finding) {
     html("h3", { class: "question" }, finding.question),
     html("p", { class: "answer" }, visible(finding.answer)),
     noteList(finding.notes.slice(0, MAX_NOTES)),
-    finding.notes.length > MAX_NOTES
-      ? html("details", {}, html("summary", {}, `${finding.notes.length - MAX_NOTES} more`), noteList(finding.notes.slice(MAX_NOTES)))
-      : null,
+    moreNotes(finding.notes.slice(MAX_NOTES)),
   );
 }
 
+function moreNotes(notes) {
+  if (!notes.length) return null;
+  return html("details", {}, html("summary", {}, `${notes.length} more`), noteList(notes));
+}
+
 function noteList(notes) {
-  return notes.length
-    ? html(
-        "ul",
-        { class: "notes" },
-        notes.map((note) => html("li", {}, visible(note))),
-      )
-    : null;
+  if (!notes.length) return null;
+  return html(
+    "ul",
+    { class: "notes" },
+    notes.map((note) => html("li", {}, visible(note))),
+  );
 }
 
 function drawLimits() {
@@ -62,8 +64,8 @@ function drawLimits() {
     sentences.push(
       `Figures, rates and percentiles count all ${count(shown.ofCalls)} calls. ` +
         `Listed are ${count(shown.calls)}: a sample of ${count(shown.sampled)}, chosen by a hash of each call’s ` +
-        `name and so the same every time, and the first ${count(shown.wrong)} of the ${count(shown.ofWrong)} that failed ` +
-        "or were not answered; some are both. The charts of single calls draw the sample alone.",
+        `name and so the same every time, and the first ${count(shown.wrong)} of the ${count(shown.ofWrong)} that ` +
+        "failed or were not answered; some are both. The charts of single calls draw the sample alone.",
     );
   }
   if (shown.cutChars !== null) {

@@ -7,8 +7,12 @@ function timeScale(values, from, to, logarithmic) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  if (!Number.isFinite(low)) [low, high] = [1, 1000];
-  return logarithmic ? logScale(Math.max(low, 0.5), Math.max(high, 1), from, to) : linearScale(high || 1, from, to);
+  if (!Number.isFinite(low)) {
+    low = 1;
+    high = 1000;
+  }
+  if (logarithmic) return logScale(Math.max(low, 0.5), Math.max(high, 1), from, to);
+  return linearScale(high || 1, from, to);
 }
 
 function logScale(low, high, from, to) {
@@ -17,12 +21,21 @@ function logScale(low, high, from, to) {
   const span = Math.log10(high) + room - start;
   const exact = (value) => from + ((Math.log10(value) - start) / span) * (to - from);
   const place = (value) => exact(Math.max(value, low));
-  const steps = span > 2.8 ? [1] : span > 1.6 ? [1, 3] : [1, 2, 5];
   const ticks = [];
   for (let power = Math.floor(start); power <= Math.ceil(start + span); power++) {
-    for (const step of steps) ticks.push(step * 10 ** power);
+    for (const step of stepsOfTen(span)) {
+      const tick = step * 10 ** power;
+      if (Math.log10(tick) >= start && Math.log10(tick) <= start + span) ticks.push(tick);
+    }
   }
-  return { place, exact, ticks: ticks.filter((tick) => Math.log10(tick) >= start && Math.log10(tick) <= start + span) };
+  return { place, exact, ticks };
+}
+
+// The more powers of ten an axis spans, the fewer lines each of them gets.
+function stepsOfTen(span) {
+  if (span > 2.8) return [1];
+  if (span > 1.6) return [1, 3];
+  return [1, 2, 5];
 }
 
 function linearScale(high, from, to) {
@@ -69,12 +82,16 @@ class PointFinder {
   nearest(x, y) {
     let best = null;
     let least = this.reach ** 2;
-    const [column, row] = [Math.floor(x / this.reach), Math.floor(y / this.reach)];
+    const column = Math.floor(x / this.reach);
+    const row = Math.floor(y / this.reach);
     for (let i = column - 1; i <= column + 1; i++) {
       for (let j = row - 1; j <= row + 1; j++) {
         for (const point of this.cells.get(`${i},${j}`) || []) {
           const distance = (point[0] - x) ** 2 + (point[1] - y) ** 2;
-          if (distance < least) [best, least] = [point, distance];
+          if (distance < least) {
+            best = point;
+            least = distance;
+          }
         }
       }
     }
@@ -90,11 +107,12 @@ function listenForCalls(chart, finder, describe) {
     return finder.nearest(event.clientX - box.left, event.clientY - box.top);
   };
   chart.addEventListener("mousemove", (event) => {
-    const found = find(event);
-    chart.classList.toggle("on-point", Boolean(found));
-    hint.hidden = !found;
-    if (!found) return;
-    hint.replaceChildren(...describe(found[2]).map((line) => html("span", {}, line)));
+    const point = find(event);
+    chart.classList.toggle("on-point", Boolean(point));
+    hint.hidden = !point;
+    if (!point) return;
+    const [, , call] = point;
+    hint.replaceChildren(...describe(call).map((line) => html("span", {}, line)));
     hint.style.left = `${Math.min(event.clientX + 14, innerWidth - hint.offsetWidth - 8)}px`;
     hint.style.top = `${Math.min(event.clientY + 14, innerHeight - hint.offsetHeight - 8)}px`;
   });
@@ -102,17 +120,16 @@ function listenForCalls(chart, finder, describe) {
     hint.hidden = true;
   });
   chart.addEventListener("click", (event) => {
-    const found = find(event);
-    if (found) openCall(found[2]);
+    const point = find(event);
+    if (!point) return;
+    const [, , call] = point;
+    openCall(call);
   });
 }
 
 function describeCall(call) {
-  return [
-    visible(callTarget(call).label),
-    visible(promptTitle(calls.prompt[call])),
-    `${OUTCOMES[outcomeName(call)].word} · ${milliseconds(calls.e2e[call])}` +
-      (calls.ttft[call] === null ? "" : ` · first token ${milliseconds(calls.ttft[call])}`) +
-      (calls.cold[call] ? " · cold" : ""),
-  ];
+  const parts = [OUTCOMES[outcomeName(call)].word, milliseconds(calls.e2e[call])];
+  if (calls.ttft[call] !== null) parts.push(`first token ${milliseconds(calls.ttft[call])}`);
+  if (calls.cold[call]) parts.push("cold");
+  return [visible(callTarget(call).label), visible(promptTitle(calls.prompt[call])), parts.join(" · ")];
 }

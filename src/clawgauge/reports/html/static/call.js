@@ -19,7 +19,8 @@ function setUpDialog() {
     dialog.shown = null;
     if (addressed("call") !== null) writeAddress();
     // The row it was opened from may have been drawn anew meanwhile, as after a scroll.
-    if (document.activeElement === document.body) rowAt(list.current)?.querySelector("a").focus({ preventScroll: true });
+    if (document.activeElement !== document.body) return;
+    rowAt(list.current)?.querySelector("a").focus({ preventScroll: true });
   });
   addEventListener("hashchange", openLinkedCall);
   openLinkedCall();

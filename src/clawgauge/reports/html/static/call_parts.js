@@ -49,13 +49,9 @@ function textPart(title, text, { open = false, empty = "" }, note = null) {
 }
 
 function truncation(detail) {
-  return detail.answerBytes
-    ? html(
-        "p",
-        { class: "soft" },
-        `The answer was ${count(detail.answerBytes)} bytes long; its beginning was recorded, the whole was judged.`,
-      )
-    : null;
+  if (!detail.answerBytes) return null;
+  const size = `The answer was ${count(detail.answerBytes)} bytes long`;
+  return html("p", { class: "soft" }, `${size}; its beginning was recorded, the whole was judged.`);
 }
 
 function verdictPart(call, detail) {
@@ -91,53 +87,51 @@ function code(text) {
 }
 
 function factList(lines) {
-  return lines.length
-    ? html(
-        "dl",
-        { class: "facts" },
-        lines.map(([name, ...value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))),
-      )
-    : null;
+  if (!lines.length) return null;
+  return html(
+    "dl",
+    { class: "facts" },
+    lines.map(([name, ...value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))),
+  );
 }
 
 function timings(call, detail) {
-  const known = (name, value, show) => (value === null || value === undefined ? [] : [[name, show(value)]]);
-  return [
-    timeBar(call),
-    factList([
-      ...known("First token", calls.ttft[call], milliseconds),
-      ...known("First word of the answer", calls.ttfa[call], milliseconds),
-      ["Whole answer", milliseconds(calls.e2e[call])],
-      ...(detail.total > calls.e2e[call] + 1 ? [["Waited in all", milliseconds(detail.total)]] : []),
-      ...known("Connecting (apart)", detail.connect, milliseconds),
-      ...known("Speed", calls.tps[call], (tps) => `${decimals(tps, 1)} tokens/s`),
-      ...known("Tokens", tokensInWords(call, detail), String),
-      ...known("Cold call", calls.cold[call], (cold) => (cold ? "yes" : "no")),
-      ...known("Turns", detail.turns, String),
-      ...known("The CLI’s own share", detail.overhead, milliseconds),
-      ...known("This program late by at most", detail.lag, milliseconds),
-      ...known(
-        "Cost",
-        calls.cost[call],
-        (cost) => `${dollars(cost)}${detail.costSource ? ` (${visible(detail.costSource)})` : ""}`,
-      ),
-    ]),
-  ];
+  const lines = [];
+  const add = (name, value, show) => {
+    if (value !== null && value !== undefined) lines.push([name, show(value)]);
+  };
+  add("First token", calls.ttft[call], milliseconds);
+  add("First word of the answer", calls.ttfa[call], milliseconds);
+  lines.push(["Whole answer", milliseconds(calls.e2e[call])]);
+  if (detail.total > calls.e2e[call] + 1) add("Waited in all", detail.total, milliseconds);
+  add("Connecting (apart)", detail.connect, milliseconds);
+  add("Speed", calls.tps[call], (tps) => `${decimals(tps, 1)} tokens/s`);
+  add("Tokens", tokensInWords(call, detail), String);
+  add("Cold call", calls.cold[call], (cold) => (cold ? "yes" : "no"));
+  add("Turns", detail.turns, String);
+  add("The CLI’s own share", detail.overhead, milliseconds);
+  add("This program late by at most", detail.lag, milliseconds);
+  const source = detail.costSource ? ` (${visible(detail.costSource)})` : "";
+  add("Cost", calls.cost[call], (cost) => `${dollars(cost)}${source}`);
+  return [timeBar(call), factList(lines)];
 }
 
 function tokensInWords(call, detail) {
-  const [given, written] = [calls.tokensIn[call], calls.tokensOut[call]];
-  if (given === null && written === null) return null;
+  const tokensIn = calls.tokensIn[call];
+  const tokensOut = calls.tokensOut[call];
+  if (tokensIn === null && tokensOut === null) return null;
   const cached = detail.cached ? ` (${count(detail.cached)} from a cache)` : "";
   const reasoning = detail.reasoningTokens ? `, ${count(detail.reasoningTokens)} of them reasoning` : "";
-  return `${count(given)} in${cached}, ${count(written)} out${reasoning}`;
+  return `${count(tokensIn)} in${cached}, ${count(tokensOut)} out${reasoning}`;
 }
 
 // Waiting, thinking, writing: the three stretches of a streamed answer.
 function timeBar(call) {
-  const [whole, first, answer] = [calls.e2e[call], calls.ttft[call], calls.ttfa[call]];
+  const whole = calls.e2e[call];
+  const first = calls.ttft[call];
   if (!whole || first === null) return null;
-  const marks = [0, first, answer === null ? first : Math.max(first, answer), whole];
+  const answer = Math.max(first, calls.ttfa[call] ?? first);
+  const marks = [0, first, answer, whole];
   const names = ["until the first token", "until the first word of the answer", "writing"];
   const words = names.map((name, n) => `${name} ${milliseconds(marks[n + 1] - marks[n])}`).join(", ");
   return svg(
@@ -165,7 +159,7 @@ function timeBar(call) {
 }
 
 function attempts(tries) {
-  const rows = tries.map(([status, failure, took, waited, http, asked, error], n) =>
+  const rows = tries.map(([status, failure, took, waited, http, retryAfter, error], n) =>
     html(
       "tr",
       {},
@@ -174,7 +168,7 @@ function attempts(tries) {
       html("td", { class: "number" }, http ? String(http) : ABSENT),
       html("td", { class: "number" }, milliseconds(took)),
       html("td", { class: "number" }, waited ? milliseconds(waited) : ABSENT),
-      html("td", {}, [asked === null ? "" : `server asked for ${asked} s. `, visible(wholeText(error))]),
+      html("td", {}, [retryAfter === null ? "" : `server asked for ${retryAfter} s. `, visible(wholeText(error))]),
     ),
   );
   return html(
@@ -197,17 +191,19 @@ function attempts(tries) {
   );
 }
 
-function invocations(made) {
+function invocations(toolCalls) {
   return html(
     "ol",
     { class: "invocations" },
-    made.map(([name, given, channel, valid]) =>
+    toolCalls.map(([name, toolArguments, channel, valid]) =>
       html(
         "li",
         {},
         html("code", { class: "strong" }, visible(wholeText(name))),
         html("span", { class: "soft" }, ` ${visible(channel)}${valid ? "" : ", malformed"}`),
-        wholeText(given) ? html("pre", { class: "foreign inline" }, foreignText(wholeText(given))) : null,
+        wholeText(toolArguments)
+          ? html("pre", { class: "foreign inline" }, foreignText(wholeText(toolArguments)))
+          : null,
       ),
     ),
   );
@@ -222,7 +218,7 @@ function worldAnswer(text) {
 }
 
 function transcript(detail) {
-  const turns = detail.transcript.map(([text, made, answers, tokens, took], n) =>
+  const turns = detail.transcript.map(([text, toolCalls, answers, tokens, took], n) =>
     html(
       "li",
       { class: "turn" },
@@ -236,12 +232,10 @@ function transcript(detail) {
         ]),
       ),
       wholeText(text) ? html("pre", { class: "foreign inline" }, foreignText(wholeText(text))) : null,
-      made
-        .map((call, place) => [
-          invocations([call]),
-          answers[place] === undefined ? null : worldAnswer(wholeText(answers[place])),
-        ])
-        .flat(),
+      toolCalls.flatMap((toolCall, place) => [
+        invocations([toolCall]),
+        answers[place] === undefined ? null : worldAnswer(wholeText(answers[place])),
+      ]),
     ),
   );
   return [

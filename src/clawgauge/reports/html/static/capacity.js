@@ -9,7 +9,8 @@ const entries = report.runs.flatMap((run) =>
 
 function drawCapacity() {
   const shown = entries.filter((entry) => entry.steps.length);
-  byId("capacity").hidden = byId("capacity-link").hidden = !shown.length;
+  byId("capacity").hidden = !shown.length;
+  byId("capacity-link").hidden = !shown.length;
   if (!shown.length) return;
   byId("capacity-lead").textContent =
     "Each point is a steady load, with the number of clients (or arrivals a second) beside it: to the right more is " +
@@ -51,13 +52,17 @@ function drawContext(shown) {
   const lines = [...byTarget].map(([target, points], number) => ({ number, title: visible(target), points }));
   const several = lines.filter((line) => line.points.length > 1);
   const title = "First token of a lone call by length of prompt";
-  fill("capacity-context", several.length ? capacityChart("capacity-context", title, "prompt tokens →", several) : []);
+  const chart = several.length ? capacityChart("capacity-context", title, "prompt tokens →", several) : [];
+  fill("capacity-context", chart);
 }
 
 function capacityChart(id, title, across, lines) {
   const width = byId(id).clientWidth || 900;
   const height = Math.round(Math.min(380, Math.max(260, width * 0.4)));
-  const [left, right, top, bottom] = [64, width - 30, 24, height - 42];
+  const left = 64;
+  const right = width - 30;
+  const top = 24;
+  const bottom = height - 42;
   const points = lines.flatMap((line) => line.points);
   const x = linearScale(Math.max(...points.map((point) => point.x)) || 1, left, right);
   const y = timeScale(
@@ -66,14 +71,16 @@ function capacityChart(id, title, across, lines) {
     top,
     true,
   );
-  const words = lines
-    .map((line) => `${line.title}: ${line.points.map((p) => `${p.label}: ${decimals(p.x, 2)}, ${p.words}`).join("; ")}`)
-    .join(". ");
+  const words = lines.map(lineInWords).join(". ");
   const chart = chartFrame(width, height, title, words);
   for (const tick of x.ticks) {
     chart.append(
       svg("line", { class: "grid", x1: x.place(tick), x2: x.place(tick), y1: top, y2: bottom }),
-      svg("text", { class: "tick", x: x.place(tick), y: bottom + 16, "text-anchor": "middle" }, String(Number(tick.toPrecision(6)))),
+      svg(
+        "text",
+        { class: "tick", x: x.place(tick), y: bottom + 16, "text-anchor": "middle" },
+        String(Number(tick.toPrecision(6))),
+      ),
     );
   }
   for (const tick of y.ticks) {
@@ -98,6 +105,11 @@ function capacityChart(id, title, across, lines) {
     );
   }
   return chart;
+}
+
+function lineInWords(line) {
+  const points = line.points.map((point) => `${point.label}: ${decimals(point.x, 2)}, ${point.words}`);
+  return `${line.title}: ${points.join("; ")}`;
 }
 
 function capacityLegend(lines) {

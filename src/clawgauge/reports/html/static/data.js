@@ -37,7 +37,8 @@ function callString(column, call) {
 
 function promptTitle(prompt) {
   const [suite, id, name] = report.prompts[prompt];
-  return `${suite ? `${suite}/` : ""}${id}${name && name !== id ? ` ${name}` : ""}`;
+  const place = suite ? `${suite}/${id}` : id;
+  return name && name !== id ? `${place} ${name}` : place;
 }
 
 // The same in every report made from the same folder, so that a link to a call can be passed on.
@@ -46,12 +47,15 @@ function callKey(call) {
   return `${callRun(call).id}/${callTarget(call).label}/${suite}/${id}#${calls.repeat[call]}`;
 }
 
+let callsByKey = null;
+
 function callWithKey(key) {
-  if (!callWithKey.known) {
-    callWithKey.known = new Map();
-    for (let call = calls.n - 1; call >= 0; call--) callWithKey.known.set(callKey(call), call);
+  if (callsByKey === null) {
+    callsByKey = new Map();
+    // Backwards: of two calls with one key the first is meant.
+    for (let call = calls.n - 1; call >= 0; call--) callsByKey.set(callKey(call), call);
   }
-  return callWithKey.known.get(key);
+  return callsByKey.get(key);
 }
 
 function callAddress(call) {

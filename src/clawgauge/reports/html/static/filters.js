@@ -1,6 +1,6 @@
 // What is looked at: run, suite, model, outcome and words narrow every chart and list below them.
 
-const view = { run: "", suite: "", label: "", outcome: "", words: "", inAnswers: false, said: null };
+const view = { run: "", suite: "", label: "", outcome: "", words: "", inAnswers: false, foundInAnswers: null };
 let matching = [];
 let searchSerial = 0;
 const SEARCH_PAUSE_MS = 150;
@@ -47,12 +47,16 @@ function setUpFilters(onChange) {
 
 // The filters stand in the address, behind its hash sign, so that what is seen can be passed on.
 const ADDRESSED = [
-  ["run", "filter-run", (value) => String(report.runs.findIndex((run) => run.id === value)), (value) => report.runs[value].id],
+  ["run", "filter-run", runNumber, (number) => report.runs[number].id],
   ["suite", "filter-suite", (value) => `=${value}`, (value) => value.slice(1)],
   ["model", "filter-model", String, String],
   ["outcome", "filter-outcome", String, String],
   ["words", "filter-text", String, String],
 ];
+
+function runNumber(id) {
+  return String(report.runs.findIndex((run) => run.id === id));
+}
 
 function addressed(name) {
   return location.hash.includes("=") ? new URLSearchParams(location.hash.slice(1)).get(name) : null;
@@ -63,8 +67,8 @@ function readAddress() {
   if (!location.hash.includes("=")) return false;
   const before = filterWords();
   for (const [name, id, read] of ADDRESSED) {
-    const said = addressed(name);
-    byId(id).value = said === null ? "" : read(said);
+    const value = addressed(name);
+    byId(id).value = value === null ? "" : read(value);
     // A choice that is not there, as of another run.
     if (byId(id).selectedIndex === -1) byId(id).value = "";
   }
@@ -102,12 +106,12 @@ function readFilters() {
 
 async function search(onChange) {
   const serial = ++searchSerial;
-  view.said = null;
+  view.foundInAnswers = null;
   if (view.words && view.inAnswers) {
     byId("matching").textContent = "searching the answers…";
-    const said = await callsSaying(view.words, () => serial === searchSerial);
+    const found = await callsSaying(view.words, () => serial === searchSerial);
     if (serial !== searchSerial) return;
-    view.said = said;
+    view.foundInAnswers = found;
   }
   match();
   onChange();
@@ -152,7 +156,7 @@ function hasOutcome(call) {
 }
 
 function hasWords(call) {
-  if (view.words === "" || view.said?.has(call)) return true;
+  if (view.words === "" || view.foundInAnswers?.has(call)) return true;
   const named = [
     promptTitle(calls.prompt[call]),
     callTarget(call).label,

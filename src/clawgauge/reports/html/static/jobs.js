@@ -1,4 +1,5 @@
-// Which model for which job: jobs down, models across, the best first; each cell has its mark, its colour and its reason.
+// Which model for which job: jobs down, models across, the best first; each cell has its mark, its colour and its
+// reason.
 
 const FITS = {
   yes: { mark: "✓", tone: "is-pass", words: "fit" },

@@ -126,7 +126,7 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
   group.append(svg("title", {}, row.title));
   const points = crowd(row.calls, scale, middle, spread);
   for (const point of points) finder.add(...point);
-  const size = points.length > 2000 ? 2.4 : points.length > 300 ? 3.4 : 5;
+  const size = stripPointSize(points.length);
   const isCold = (point) => calls.cold[point[2]] === 1;
   group.append(
     svg("path", {
@@ -143,6 +143,12 @@ function latencyStrip(row, y, scale, { left, right, narrow, rowHeight, width }, 
     percentileMark("p95", row, scale, middle, spread, right),
   );
   return group;
+}
+
+// The more points, the smaller.
+function stripPointSize(n) {
+  if (n > 2000) return 2.4;
+  return n > 300 ? 3.4 : 5;
 }
 
 // The median's words stand above its mark and to the left, those of p95 below and to the right, where there is room.

@@ -6,7 +6,7 @@ const PRINTED_PROMPTS = 20;
 
 function drawMatrix() {
   const targets = shownTargets();
-  const cells = matrixCells();
+  const cells = matrixCells;
   const blocks = suites
     .filter(isSuiteShown)
     .map((suite) => matrixBlock(suite, targets, cells))
@@ -22,16 +22,17 @@ function drawMatrix() {
 }
 
 // How each (target, prompt) ended: a count for every outcome.
-function matrixCells() {
-  if (matrixCells.known) return matrixCells.known;
+function countOutcomes() {
   const cells = new Map();
   for (const [target, prompt, outcome, n] of report.matrix) {
     const key = `${target},${prompt}`;
     if (!cells.has(key)) cells.set(key, {});
     cells.get(key)[report.outcomes[outcome]] = n;
   }
-  return (matrixCells.known = cells);
+  return cells;
 }
+
+const matrixCells = countOutcomes();
 
 function cellOutcome(counts) {
   // A repeat that was never asked says nothing beside one that was.
@@ -74,7 +75,12 @@ function matrixBlock(suite, targets, cells) {
     const about = from ? " continued" : ` ${plural(all.length, "prompt")}`;
     tables.push(matrixTable(title, about, asked, prompts.slice(from, from + step), cells));
   }
-  return html("div", {}, tables.map((table) => html("div", { class: "scrolls" }, table)), cut);
+  return html(
+    "div",
+    {},
+    tables.map((table) => html("div", { class: "scrolls" }, table)),
+    cut,
+  );
 }
 
 function matrixTable(title, about, asked, prompts, cells) {
@@ -160,7 +166,9 @@ function moveInMatrix(event) {
   const from = event.target.closest("td");
   if (!step || !from) return;
   event.preventDefault();
-  let [row, column] = [from.parentElement.rowIndex + step[0], from.cellIndex + step[1]];
+  const [down, right] = step;
+  let row = from.parentElement.rowIndex + down;
+  let column = from.cellIndex + right;
   const { rows } = event.currentTarget;
   while (rows[row]?.cells[column]) {
     const button = rows[row].cells[column].querySelector("button");
@@ -170,7 +178,8 @@ function moveInMatrix(event) {
       button.focus();
       return;
     }
-    [row, column] = [row + step[0], column + step[1]];
+    row += down;
+    column += right;
   }
 }
 

@@ -10,8 +10,15 @@ function modelColumns() {
     return { ...figure, cell: (target) => rateCell(target.figures?.cells[column.figure]) };
   });
   return [
-    { name: "label", label: "Model", class: "name", value: (target) => visible(target.label), cell: modelName },
-    { name: "tier", label: "Tool use", title: report.columns.tierNote, class: "tier", value: tierOrder, cell: tierCell },
+    { name: "label", label: "Model", class: "name", value: modelLabel, cell: modelName },
+    {
+      name: "tier",
+      label: "Tool use",
+      title: report.columns.tierNote,
+      class: "tier",
+      value: tierOrder,
+      cell: tierCell,
+    },
     ...columns,
     ...(report.targets.some((target) => target.figures?.cost.total) ? [COST_COLUMN] : []),
   ];
@@ -43,6 +50,10 @@ function costCell(target) {
   const words = report.runs[target.run].models.find(([label]) => label === target.label)?.[3] ?? ABSENT;
   const total = target.figures?.cost.total;
   return [words, total ? html("span", { class: "under" }, total) : null];
+}
+
+function modelLabel(target) {
+  return visible(target.label);
 }
 
 function modelName(target) {

@@ -110,7 +110,8 @@ function rateBars(drawn, rows) {
 
 function rateInWords(row) {
   const { cell } = row;
-  return cell.n ? `${row.title}: ${cell.percent}, ${cell.ofCounts}, 95% interval ${cell.interval ?? ABSENT}` : `${row.title}: none`;
+  if (!cell.n) return `${row.title}: none`;
+  return `${row.title}: ${cell.percent}, ${cell.ofCounts}, 95% interval ${cell.interval ?? ABSENT}`;
 }
 
 function gridLine(x, top, bottom, label) {

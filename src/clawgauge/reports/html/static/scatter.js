@@ -69,7 +69,10 @@ function firstTokenInWords({ title, n, ttft, e2e }) {
 function firstTokenScatter(rows, shown) {
   const width = chartWidth("first-token-chart");
   const height = Math.round(Math.min(440, Math.max(300, width * 0.45)));
-  const [left, right, top, bottom] = [58, width - 14, 12, height - 42];
+  const left = 58;
+  const right = width - 14;
+  const top = 12;
+  const bottom = height - 42;
   const across = timeScale(
     shown.map((call) => calls.ttft[call]),
     left,
@@ -108,7 +111,7 @@ function firstTokenScatter(rows, shown) {
     atOnceLine(across, upward, { left, right, top, bottom }),
   );
   const finder = new PointFinder();
-  const size = shown.length > 4000 ? 3 : shown.length > 600 ? 4.5 : 6.5;
+  const size = scatterPointSize(shown.length);
   for (const row of rows) {
     const { colour, shape } = seriesStyle(row.label);
     const points = row.calls.map((call) => [across.place(calls.ttft[call]), upward.place(calls.e2e[call]), call]);
@@ -123,6 +126,12 @@ function firstTokenScatter(rows, shown) {
   }
   listenForCalls(chart, finder, describeCall);
   return chart;
+}
+
+// The more points, the smaller.
+function scatterPointSize(n) {
+  if (n > 4000) return 3;
+  return n > 600 ? 4.5 : 6.5;
 }
 
 // Where both times are equal; both scales are logarithmic, so a straight line through any two such points.
@@ -152,11 +161,11 @@ function atOnceLine(across, upward, { left, right, top, bottom }) {
 
 // A model has one colour in all its runs.
 function firstTokenLegend(rows) {
-  const known = new Map(rows.map((row) => [row.label, callTarget(row.calls[0]).name]));
+  const names = new Map(rows.map((row) => [row.label, callTarget(row.calls[0]).name]));
   return html(
     "ul",
     { class: "legend" },
-    [...known].map(([label, name]) => {
+    [...names].map(([label, name]) => {
       const { colour, shape } = seriesStyle(label);
       const mark = svg(
         "svg",

@@ -1,15 +1,16 @@
 // Tables whose headings sort. What is absent goes last, whichever way the rest is sorted.
 
+function isAbsent(value) {
+  return value === null || value === undefined || value === "";
+}
+
 function compareValues(a, b) {
-  const aAbsent = a === null || a === undefined || a === "";
-  const bAbsent = b === null || b === undefined || b === "";
-  if (aAbsent || bAbsent) return aAbsent - bAbsent;
+  if (isAbsent(a) || isAbsent(b)) return isAbsent(a) - isAbsent(b);
   return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
 }
 
 // `order` is {column, descending}; equal rows stay as they were.
 function sortRows(rows, valueOf, descending) {
-  const isAbsent = (value) => value === null || value === undefined || value === "";
   return rows
     .map((row, place) => ({ row, place, value: valueOf(row) }))
     .sort((a, b) => {
@@ -21,15 +22,17 @@ function sortRows(rows, valueOf, descending) {
 }
 
 function sortHeading(column, order, onSort) {
-  const sorted = order.column === column.name;
+  const isSorted = order.column === column.name;
+  const direction = order.descending ? "descending" : "ascending";
+  const arrow = order.descending ? "▼" : "▲";
   return html(
     "th",
-    { scope: "col", class: column.class, "aria-sort": sorted ? (order.descending ? "descending" : "ascending") : null },
+    { scope: "col", class: column.class, "aria-sort": isSorted ? direction : null },
     html(
       "button",
       { type: "button", class: "sort", title: column.title, click: () => onSort(column) },
       column.label,
-      html("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (order.descending ? "▼" : "▲") : ""),
+      html("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? arrow : ""),
     ),
   );
 }

@@ -4,7 +4,8 @@
 const NAME_ROOM = 8.2;
 const COST_ROOM = 6.8;
 const LINE_ROOM = 15;
-// What a name needs to find a place beside its mark; where more stand, they are numbers there, and names in a list below.
+// What a name needs to find a place beside its mark; where more stand, they are numbers there, and names in a list
+// below.
 const NAME_WIDTH = 95;
 const MIN_NAMED = 5;
 
@@ -33,6 +34,7 @@ function tradeoff(run) {
   const drawn = rows.filter((row) => row.drawn);
   if (!drawn.length) return null;
   const out = rows.filter((row) => !row.drawn).map((row) => row.title);
+  const leftOut = out.length ? ` Not drawn, for want of an answer or a verdict: ${out.join(", ")}.` : "";
   return html(
     "section",
     { class: "tradeoff" },
@@ -40,8 +42,8 @@ function tradeoff(run) {
     html(
       "p",
       { class: "lead" },
-      "Up is better, left is faster. The larger the mark, the more a call costs: the smallest are free of charge, hollow ones " +
-        "have no known cost." + (out.length ? ` Not drawn, for want of an answer or a verdict: ${out.join(", ")}.` : ""),
+      "Up is better, left is faster. The larger the mark, the more a call costs: the smallest are free of charge, " +
+        `hollow ones have no known cost.${leftOut}`,
     ),
     html("figure", { class: "chart" }, tradeoffChart(drawn)),
     isNumbered(drawn) ? html("ol", { class: "tradeoff-names" }, drawn.map(tradeoffName)) : null,
@@ -64,10 +66,20 @@ function tradeoffInWords(row) {
 function tradeoffChart(rows) {
   const width = chartWidth("findings");
   const height = Math.round(Math.min(380, Math.max(280, width * 0.38)));
-  const [left, right, top, bottom] = [44, width - (width < 620 ? 60 : 130), 36, height - 40];
-  const across = timeScale(rows.map((row) => row.median.value), left + 14, right, true);
+  const isNarrow = width < 620;
+  const left = 44;
+  const right = width - (isNarrow ? 60 : 130);
+  const top = 36;
+  const bottom = height - 40;
+  const across = timeScale(
+    rows.map((row) => row.median.value),
+    left + 14,
+    right,
+    true,
+  );
   const upward = (share) => bottom - share * (bottom - top);
-  const chart = chartFrame(width, height, "Passed prompts against median time of a call", rows.map(tradeoffInWords).join("; "));
+  const words = rows.map(tradeoffInWords).join("; ");
+  const chart = chartFrame(width, height, "Passed prompts against median time of a call", words);
   for (const tick of across.ticks) {
     const x = across.place(tick);
     chart.append(
@@ -87,11 +99,12 @@ function tradeoffChart(rows) {
     svg("text", { class: "soft small", x: 0, y: 12 }, "↑ passed of asked"),
   );
   const dearest = Math.max(...rows.map((row) => row.cost ?? 0));
+  const largest = isNarrow ? 16 : 26;
   const marks = rows.map((row) => ({
     row,
     x: across.place(row.median.value),
     y: upward(row.passed.value),
-    size: 12 + (row.cost && dearest ? (width < 620 ? 16 : 26) * Math.sqrt(row.cost / dearest) : 0),
+    size: 12 + (row.cost ? largest * Math.sqrt(row.cost / dearest) : 0),
     numbered: isNumbered(rows),
   }));
   for (const mark of [...marks].sort((a, b) => b.size - a.size)) chart.append(tradeoffMark(mark));
@@ -102,7 +115,8 @@ function tradeoffChart(rows) {
     top: y - size / 2,
     bottom: y + size / 2,
   }));
-  for (const mark of [...marks].sort((a, b) => a.y - b.y || a.x - b.x)) chart.append(tradeoffLabel(mark, taken, width, bottom));
+  const byHeight = [...marks].sort((a, b) => a.y - b.y || a.x - b.x);
+  for (const mark of byHeight) chart.append(tradeoffLabel(mark, taken, width, bottom));
   return chart;
 }
 
