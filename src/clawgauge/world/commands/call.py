@@ -1,4 +1,4 @@
-"""One command of ours being run: its options, what it is given, how it speaks, and how it says no."""
+"""One command of ours being run: its options, what it is given, how it speaks and says no."""
 
 import getopt
 import pathlib
@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from clawgauge.world.effects import FileFault, Refusal
 from clawgauge.world.files import FileTree
@@ -16,29 +16,49 @@ from clawgauge.world.paths import resolve
 if TYPE_CHECKING:
     from clawgauge.world.shell import Shell
 
+TABLE: dict[str, Any] = tomllib.loads(
+    pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8")
+)
+NATIVE = frozenset(TABLE["native"])
+ABSENT: tuple[str, ...] = tuple(TABLE["absent"])
+GUARDED: tuple[str, ...] = tuple(TABLE["guarded"])
+_PRINT_FUEL = 32
+
 
 class NotSimulated(Refusal):
-    """What a real machine would do and this one does not. Told to the model even where it throws errors away."""
+    """What a real machine would do and this one does not.
+
+    It is told to the model even where that throws errors away.
+    """
 
 
 @dataclass(slots=True)
 class Options:
-    """What was given: the values by letter or word (a flag's is empty), and the operands."""
+    """What a command was given.
+
+    The values are by letter, or by word where an option has no letter (a flag's is empty); the
+    operands are the words that are no options.
+    """
 
     values: dict[str, list[str]] = field(default_factory=dict)
     operands: list[str] = field(default_factory=list)
 
     def has(self, *options: str) -> bool:
+        """Whether any of them was given."""
         return any(option in self.values for option in options)
 
     def all(self, option: str) -> list[str]:
         return self.values.get(option, [])
 
     def value(self, option: str, default: str = "") -> str:
-        return (self.all(option) or [default])[-1]
+        """The last value of an option."""
+        values = self.all(option)
+        return values[-1] if values else default
 
     def members(self, option: str) -> list[str]:
-        return [part.strip() for part in self.value(option).split(",") if part.strip()]
+        """The members of a list with commas."""
+        parts = [part.strip() for part in self.value(option).split(",")]
+        return [part for part in parts if part]
 
     def whole(self, option: str, default: int) -> int:
         text = self.value(option, str(default))
@@ -49,6 +69,8 @@ class Options:
 
 @dataclass(slots=True)
 class Call:
+    """A command and what it was called with; what it prints is collected in `out` and `err`."""
+
     name: str
     args: list[str]
     machine: Machine
@@ -65,14 +87,17 @@ class Call:
         return self.machine.files
 
     def print(self, text: str, code: int = 0) -> int:
-        self.machine.fuel.spend(len(text) + 32)
+        """Print to standard output, and give the exit code back."""
+        self.machine.fuel.spend(len(text) + _PRINT_FUEL)
         self.out.append(text)
         return code
 
     def complain(self, text: str, code: int = 1) -> int:
+        """Print a line to standard error, with the command's name; give the exit code back."""
         return self.say(f"{self.name}: {text}\n", code)
 
     def say(self, text: str, code: int = 1) -> int:
+        """Print to standard error as it is, and give the exit code back."""
         self.err.append(text)
         return code
 
@@ -85,7 +110,10 @@ class Call:
         work: Callable[[str, str], int | None],
         complaint: str = "{}: {}",
     ) -> int:
-        """Do something with each operand and its path, and go on where one fails, which `complaint` tells."""
+        """Do something with each operand and its path, and give the last exit code that is not 0.
+
+        It goes on where one fails, which is told by `complaint`, filled with operand and fault.
+        """
         code = 0
         for operand in operands:
             try:
@@ -100,102 +128,84 @@ class Call:
         return self.options.operands
 
 
-TABLE = tomllib.loads(pathlib.Path(__file__).with_name("commands.toml").read_text("utf-8"))
-NATIVE, ABSENT, GUARDED = (
-    frozenset(TABLE["native"]),
-    tuple(TABLE["absent"]),
-    tuple(TABLE["guarded"]),
-)
+Run: TypeAlias = Callable[[Call], int]
 
 
 class Command:
-    """A command and the options it reads, as `commands.toml` has them. A `raw` one puts its words in order itself."""
+    """A command and the options it reads, as `commands.toml` has them.
 
-    def __init__(self, run: Callable[[Call], int], table: Mapping[str, str], *, raw: bool) -> None:
-        self.run, self.raw = run, raw
-        long, idle = table.get("long", "").split(), table.get("idle", "")
-        self.short = table.get("short", "") + idle
-        self.idle = {*idle, *table.get("idle_words", "").split()}
-        items = [item.rstrip("=").partition(":") for item in long]
-        self.letters = {word: letter or word for word, _, letter in items}
-        self.words = [re.sub(":.=?", "=" if item[-1] == "=" else "", item) for item in long]
+    A `raw` one puts its words in order itself.
+    """
+
+    def __init__(self, run: Run, table: Mapping[str, str], *, raw: bool) -> None:
+        self.run = run
+        self.raw = raw
+        idle_letters = table.get("idle", "")
+        self.short = table.get("short", "") + idle_letters
+        self.idle = {*idle_letters, *table.get("idle_words", "").split()}
+        self.letters: dict[str, str] = {}  # of each long option; itself where it has none
+        self.words: list[str] = []  # as getopt has them
+        for item in table.get("long", "").split():
+            word, _, letter = item.rstrip("=").partition(":")
+            self.letters[word] = letter or word
+            self.words.append(f"{word}=" if item.endswith("=") else word)
 
     def parse(self, args: Sequence[str]) -> Options:
-        """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--lines 5`, `--`."""
+        """Read `args` in the manner of getopt: `-la`, `-n5`, `-n 5`, `--lines=5`, `--`.
+
+        Raises `NotSimulated` for an option that is not in the table.
+        """
         options = Options()
         end = [*args, "--"].index("--")
-        idle = self.idle - {*self.letters}
-        waiting = [
-            arg for arg in args[:end] if arg[:2] != "--" or arg[2:].partition("=")[0] not in idle
-        ]
+        waiting = [arg for arg in args[:end] if not self._is_idle_word(arg)]
         while waiting:
-            try:
-                # Not `gnu_getopt`, which goes by a variable of the host's.
-                found, waiting = getopt.getopt(waiting, self.short, self.words)
-            except getopt.GetoptError as error:
-                if "not recognized" not in error.msg:
-                    raise Refusal(error.msg) from None
-                dashes = "--" if "--" in error.msg else "-"
-                raise NotSimulated(
-                    f"option '{dashes}{error.opt[:60]}' is not supported here", 2
-                ) from None
+            found, waiting = self._parse_options(waiting)
             for dashed, value in found:
-                word = dashed.lstrip("-")
-                options.values.setdefault(
-                    self.letters.get(word, word) if dashed[1] == "-" else word, []
-                ).append(value)
+                options.values.setdefault(self._key_of(dashed), []).append(value)
             options.operands += waiting[:1]
             del waiting[:1]
         options.operands += args[end + 1 :]
         return options
 
+    def _is_idle_word(self, arg: str) -> bool:
+        if not arg.startswith("--"):
+            return False
+        word = arg[2:].partition("=")[0]
+        return word in self.idle and word not in self.letters
+
+    def _parse_options(self, args: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+        """The options up to the first operand, and what is left."""
+        try:
+            # Not `gnu_getopt`, which goes by a variable of the host's.
+            return getopt.getopt(args, self.short, self.words)
+        except getopt.GetoptError as error:
+            if "not recognized" not in error.msg:
+                raise Refusal(error.msg) from None
+            dashes = "--" if "--" in error.msg else "-"
+            raise NotSimulated(
+                f"option '{dashes}{error.opt[:60]}' is not supported here", 2
+            ) from None
+
+    def _key_of(self, dashed: str) -> str:
+        """The letter of an option, or its word where it has none."""
+        word = dashed.lstrip("-")
+        is_long = dashed[1] == "-"
+        return self.letters.get(word, word) if is_long else word
+
 
 COMMANDS: dict[str, Command] = {}
 
 
-def command(
-    *names: str, raw: bool = False
-) -> Callable[[Callable[[Call], int]], Callable[[Call], int]]:
+def command(*names: str, raw: bool = False) -> Callable[[Run], Run]:
+    """Make a function the command of these names.
 
-    def enter(function: Callable[[Call], int]) -> Callable[[Call], int]:
+    One that has no options of its own in the table has those of the first name.
+    """
+
+    def enter(run: Run) -> Run:
+        usual_options = TABLE.get(names[0], {})
         for name in names:
-            COMMANDS[name] = Command(function, TABLE.get(name, TABLE.get(names[0], {})), raw=raw)
-        return function
+            COMMANDS[name] = Command(run, TABLE.get(name, usual_options), raw=raw)
+        return run
 
     return enter
-
-
-def human(size: int) -> str:
-    """`4.0K`, `18G`: as GNU tools write sizes with -h, one decimal below ten, always rounded up."""
-    if size < 1024:
-        return str(size)
-    unit = next((unit for unit in range(1, 5) if -(-size // 1024**unit) < 1024), 5)
-    tenths = -(-size * 10 // 1024**unit)
-    return f"{f'{tenths // 10}.{tenths % 10}' if tenths < 100 else -(-size // 1024**unit)}{' KMGTP'[unit]}"
-
-
-def fill(pattern: str, form: str, values: Mapping[str, str], what: str) -> str:
-    """`form` with each directive written out: `pattern` finds its width (`10`, `-10`, `04`) and its name."""
-
-    def written(found: re.Match[str]) -> str:
-        if found[2] not in values:
-            raise NotSimulated(f"{what} '{found[0][:40]}' is not supported here")
-        text, width = values[found[2]], int(found[1].lstrip("-0") or 0)
-        return (
-            text.ljust(width)
-            if found[1][:1] == "-"
-            else text.rjust(width, "0" if found[1][:1] == "0" else " ")
-        )
-
-    return re.sub(pattern, written, form, flags=re.DOTALL)
-
-
-def unescape(form: str) -> str:
-    return form.replace("\\n", "\n").replace("\\t", "\t").replace("\\0", "\0")
-
-
-def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), gap: str = " ") -> str:
-    """Rows as columns, each as wide as its widest cell; those numbered in `left` begin at the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    forms = [f"{'<' if number in left else '>'}{width}" for number, width in enumerate(widths)]
-    return "".join(f"{gap.join(map(format, row, forms)).rstrip()}\n" for row in rows)

@@ -1,15 +1,29 @@
-"""Commands on services, jobs and the web: systemctl, service, journalctl, crontab, curl, wget."""
+"""Commands on services and their logs: systemctl, service, journalctl."""
 
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command, fill, table, unescape
-from clawgauge.world.commands.status import format_moment, read_moment
-from clawgauge.world.effects import FileFault, Refusal
+from clawgauge.world.commands.call import TABLE, Call, NotSimulated, command
+from clawgauge.world.commands.dates import format_moment, read_moment
+from clawgauge.world.commands.layout import table
+from clawgauge.world.effects import Refusal
 from clawgauge.world.services import Service
-from clawgauge.world.web import Page, read_url
 
-_STATES = TABLE["systemctl"]["states"]
+
+class _StateWords(NamedTuple):
+    """How systemd shows a state: in a list, in a status, and in what `show` prints."""
+
+    sub_state: str
+    mark: str
+    status_text: str
+    exit_status: int
+    result: str
+
+
+_STATES = {state: _StateWords(*words) for state, words in TABLE["systemctl"]["states"].items()}
+_LISTS = ("list-units", "list-unit-files", "list-timers")
 _CHANGES = (
     "start",
     "stop",
@@ -22,12 +36,17 @@ _CHANGES = (
     "disable",
 )
 _QUESTIONS = ("status", "is-active", "is-failed", "is-enabled", "show", "cat")
+_SERVICE_ACTIONS = ("start", "stop", "restart", "reload", "status")
+_STATUS_LINES = 10
+_NO_PID = 611  # which a line of a log has whose service does not run
+_SINCE_FORM = "%a %F %T UTC"
+_DAY_S = 86_400
 
 
 @command("systemctl")
 def systemctl(call: Call) -> int:
     action, *names = call.options.operands or ["list-units"]
-    if action in ("list-units", "list-unit-files", "list-timers"):
+    if action in _LISTS:
         return _list_units(call, action, names)
     if action == "daemon-reload":
         return 0
@@ -35,281 +54,235 @@ def systemctl(call: Call) -> int:
         raise NotSimulated(f"'{action[:40]}' is not supported here")
     if not names:
         raise Refusal("Too few arguments.")
-    return max(_control(call, action, name) for name in names)
+    return max([_control(call, action, name) for name in names])
 
 
 def _list_units(call: Call, action: str, patterns: list[str]) -> int:
-    options, files = call.options, action == "list-unit-files"
+    options = call.options
+    lists_files = action == "list-unit-files"
     if options.has("p", "o"):
         raise NotSimulated("options '-p' and '-o' go with 'show' and 'status' only here")
-    wanted = {"failed"} if options.has("failed") else set(options.members("state"))
-    show_all = options.has("a") or bool(wanted)
-    is_listed = "service" in options.value("t", "service").split(",") and action != "list-timers"
-    rows = [
-        ["UNIT FILE", "STATE", "PRESET"]
-        if files
-        else ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]
-    ]
-    for service in call.machine.services if is_listed else ():
-        sub, enabled = _STATES[service.state][0], service.enabling
-        is_wanted = not wanted or wanted & {service.state, sub, enabled}
-        if not is_wanted or not any(
-            fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]
-        ):
-            continue
-        if files:
-            rows.append([service.unit, enabled, "enabled"])
-        elif show_all or service.state != "inactive":
-            mark = "●" if service.state == "failed" else " "
-            rows.append(
-                [f"{mark} {service.unit}", "loaded", service.state, sub, service.description]
-            )
+    titles = ["  UNIT", "LOAD", "ACTIVE", "SUB", "DESCRIPTION"]
+    if lists_files:
+        titles = ["UNIT FILE", "STATE", "PRESET"]
+    rows = [titles]
+    states = {"failed"} if options.has("failed") else set(options.members("state"))
+    shows_inactive = options.has("a") or bool(states)
+    lists_services = "service" in options.value("t", "service").split(",")
+    if lists_services and action != "list-timers":
+        for service in _listed_services(call, states, patterns):
+            if lists_files:
+                rows.append([service.unit, service.enabling, "enabled"])
+            elif shows_inactive or service.state != "inactive":
+                rows.append(_unit_row(service))
     if options.has("q", "no-legend"):
         return call.print(table(rows[1:], range(5)))
-    count = f"\n{len(rows) - 1} {'unit files' if files else 'loaded units'} listed.\n"
-    return call.print(table(rows, range(5)) + count)
+    noun = "unit files" if lists_files else "loaded units"
+    return call.print(f"{table(rows, range(5))}\n{len(rows) - 1} {noun} listed.\n")
+
+
+def _listed_services(call: Call, states: set[str], patterns: list[str]) -> Iterator[Service]:
+    """The services in one of these states, if any are given, and of one of these names."""
+    for service in call.machine.services:
+        sub_state = _STATES[service.state].sub_state
+        if states and states.isdisjoint((service.state, sub_state, service.enabling)):
+            continue
+        if any(fnmatchcase(service.unit, pattern) for pattern in patterns or ["*"]):
+            yield service
+
+
+def _unit_row(service: Service) -> list[str]:
+    mark = "●" if service.state == "failed" else " "
+    sub_state = _STATES[service.state].sub_state
+    return [f"{mark} {service.unit}", "loaded", service.state, sub_state, service.description]
 
 
 @command("service", raw=True)
 def service(call: Call) -> int:
-    if len(call.args) != 2 or call.args[1] not in ("start", "stop", "restart", "reload", "status"):
-        raise NotSimulated("only 'service NAME start|stop|restart|reload|status' is supported here")
-    return _control(call, call.args[1], call.args[0])
+    if len(call.args) != 2 or call.args[1] not in _SERVICE_ACTIONS:
+        actions = "|".join(_SERVICE_ACTIONS)
+        raise NotSimulated(f"only 'service NAME {actions}' is supported here")
+    name, action = call.args
+    return _control(call, action, name)
 
 
 def _control(call: Call, action: str, name: str) -> int:
-    services, quiet = call.machine.services, call.options.has("q")
-    found = services.find(name)
+    """Ask about one service, or change it."""
+    service = call.machine.services.find(name)
     if action in ("is-active", "is-failed"):
-        state = found.state if found else "inactive"
-        code = 0 if state == action[3:] else 3 if action == "is-active" else 1
-        return call.print("" if quiet else f"{state}\n", code)
-    if found is None:
+        return _print_is_in_state(call, action, service)
+    if service is None:
         unit = (name if "." in name else f"{name}.service")[:100]
         if action == "status":
             return call.say(f"Unit {unit} could not be found.\n", 4)
         return call.say(f"Failed to {action} {unit}: Unit {unit} not found.\n", 5)
     try:
-        match action:
-            case "is-enabled":
-                return call.print("" if quiet else f"{found.enabling}\n", int(not found.enabled))
-            case "cat":
-                return call.print(f"# /etc/systemd/system/{found.unit}\n{found.unit_text}")
-            case "show":
-                return _show(call, found)
-            case "status":
-                return _print_status(call, found)
-            case "enable" | "disable":
-                services.enable(found, action == "enable")
-                if call.options.has("now"):
-                    services.start(found) if action == "enable" else services.stop(found)
-            case "stop" | "kill":
-                services.stop(found)
-            case _ if action != "try-restart" or found.state == "active":
-                services.start(found, again=action != "start")
+        return _ask_or_change(call, action, service)
     except Refusal as refusal:
         return call.say(f"{refusal}\n")
+
+
+def _ask_or_change(call: Call, action: str, service: Service) -> int:
+    match action:
+        case "is-enabled":
+            text = "" if call.options.has("q") else f"{service.enabling}\n"
+            return call.print(text, 0 if service.enabled else 1)
+        case "cat":
+            return call.print(f"# /etc/systemd/system/{service.unit}\n{service.unit_text}")
+        case "show":
+            return _print_properties(call, service)
+        case "status":
+            return _print_status(call, service)
+    _change(call, action, service)
     return 0
 
 
-def _show(call: Call, found: Service) -> int:
-    sub, _, _, status, result = _STATES[found.state]
-    told = {
-        "sub": sub,
-        "status": status,
-        "result": result,
-        "pid": found.pid or 0,
-        "bytes": int(found.memory_mb * 1024**2),
-    }
-    told["since"] = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
-    values = {name: text.format(found, **told) for name, text in TABLE["systemctl"]["show"].items()}
-    wanted = [name for text in call.options.all("p") for name in text.split(",")] or list(values)
-    form = "{1}\n" if call.options.has("value") else "{0}={1}\n"
-    return call.print("".join(form.format(name, values[name]) for name in wanted if name in values))
+def _print_is_in_state(call: Call, action: str, service: Service | None) -> int:
+    """`is-active` and `is-failed`."""
+    state = service.state if service else "inactive"
+    code = 3 if action == "is-active" else 1
+    if state == action.removeprefix("is-"):
+        code = 0
+    return call.print("" if call.options.has("q") else f"{state}\n", code)
 
 
-def _print_status(call: Call, found: Service) -> int:
-    since = format_moment(call.machine.clock.moment(found.since_s), "%a %F %T UTC")
-    days = (call.machine.clock.now_s - found.since_s) // 86_400
-    _, mark, sub, *_ = _STATES[found.state]
-    call.print(
-        TABLE["systemctl"]["status"].format(found, mark=mark, sub=sub, since=since, days=days)
-    )
-    if found.pid is not None:
-        call.print(
-            f"   Main PID: {found.pid} ({found.name[:15]})\n     Memory: {found.memory_mb:.1f}M\n"
+def _change(call: Call, action: str, service: Service) -> None:
+    services = call.machine.services
+    with_start = call.options.has("now")
+    if action == "enable":
+        services.enable(service, True)
+        if with_start:
+            services.start(service)
+    elif action == "disable":
+        services.enable(service, False)
+        if with_start:
+            services.stop(service)
+    elif action in ("stop", "kill"):
+        services.stop(service)
+    elif action != "try-restart" or service.state == "active":
+        services.start(service, again=action != "start")
+
+
+def _since(call: Call, service: Service) -> str:
+    return format_moment(call.machine.clock.moment(service.since_s), _SINCE_FORM)
+
+
+def _print_properties(call: Call, service: Service) -> int:
+    words = _STATES[service.state]
+    values = {}
+    for name, text in TABLE["systemctl"]["show"].items():
+        values[name] = text.format(
+            service,
+            sub=words.sub_state,
+            status=words.exit_status,
+            result=words.result,
+            pid=service.pid or 0,
+            bytes=int(service.memory_mb * 1024**2),
+            since=_since(call, service),
         )
-    n_lines = call.options.whole("n", 10)
-    lines = [_log_line(call, found, *line) for line in found.lines][-n_lines:] if n_lines else []
-    return call.print("\n" + "".join(lines) if lines else "", 0 if found.state == "active" else 3)
+    wanted = []
+    for names in call.options.all("p"):
+        wanted += names.split(",")
+    lines = []
+    for name in wanted or values:
+        if name in values:
+            prefix = "" if call.options.has("value") else f"{name}="
+            lines.append(f"{prefix}{values[name]}\n")
+    return call.print("".join(lines))
 
 
-def _log_line(call: Call, found: Service, at_s: int, text: str, form: str = "short") -> str:
-    moment = format_moment(
-        call.machine.clock.moment(at_s), "%b %d %T" if form == "short" else "%FT%T+0000"
+def _print_status(call: Call, service: Service) -> int:
+    words = _STATES[service.state]
+    head = TABLE["systemctl"]["status"].format(
+        service,
+        mark=words.mark,
+        sub=words.status_text,
+        since=_since(call, service),
+        days=(call.machine.clock.now_s - service.since_s) // _DAY_S,
     )
-    return f"{moment} {call.machine.host} {found.name}[{found.pid or 611}]: {text}\n"
+    call.print(head)
+    if service.pid is not None:
+        call.print(
+            f"   Main PID: {service.pid} ({service.name[:15]})\n"
+            f"     Memory: {service.memory_mb:.1f}M\n"
+        )
+    n_lines = call.options.whole("n", _STATUS_LINES)
+    lines = []
+    if n_lines:
+        for at_s, text in service.lines[-n_lines:]:
+            lines.append(_log_line(call, service, at_s, text))
+    log = "\n" + "".join(lines) if lines else ""
+    return call.print(log, 0 if service.state == "active" else 3)
 
 
-_FIELDS, _PRIORITIES = (TABLE["journalctl"][name] for name in ("fields", "priorities"))
+_LOG_FORMS = {"short": "%b %d %T", "short-iso": "%FT%T+0000"}
+_LOG_FIELDS: list[str] = TABLE["journalctl"]["fields"]
+_PRIORITIES: dict[str, str] = TABLE["journalctl"]["priorities"]
+_FIRST_MOMENT = "@0"
+_LAST_MOMENT = "@99999999999"
+
+
+def _log_line(call: Call, service: Service, at_s: int, text: str, form: str = "short") -> str:
+    moment = format_moment(call.machine.clock.moment(at_s), _LOG_FORMS[form])
+    return f"{moment} {call.machine.host} {service.name}[{service.pid or _NO_PID}]: {text}\n"
 
 
 @command("journalctl")
 def journalctl(call: Call) -> int:
-    options, now = call.options, call.machine.clock.moment()
-    if (form := options.value("o", "short")) not in ("short", "cat", "short-iso"):
-        raise NotSimulated(f"'-o {form[:20]}' is not supported here")
-    matches = dict(word.partition("=")[::2] for word in options.operands)
-    if unread := [field for field in matches if field not in _FIELDS]:
-        raise NotSimulated(f"the match '{unread[0][:40]}' is not supported here")
-    first_s = read_moment(now, options.value("S", "@0")).timestamp()
-    last_s = read_moment(now, options.value("U", "@99999999999")).timestamp()
-    names = [
-        name.removesuffix(".service")
-        for name in [*options.all("u"), *options.all("t"), *matches.values()]
-    ]
-    priority = next(
-        (words for names, words in _PRIORITIES.items() if options.value("p") in names.split()), ""
-    )
-    words = options.value("g").lower()
-    found = [
-        (at_s, f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text, form))
-        for service in call.machine.services
-        if not names or any(fnmatchcase(service.name, name) for name in names)
-        for at_s, text in service.lines
-        if first_s <= at_s <= last_s and words in text.lower() and re.search(priority, text)
-    ]
-    found.sort(key=lambda pair: pair[0])
-    if (count := options.value("n").lstrip("+")).isdecimal():
-        found = found[max(0, len(found) - int(count)) :]
-    if options.has("r"):
-        found.reverse()
-    return call.print(
-        "".join(text for _, text in found) or ("" if options.has("q") else "-- No entries --\n")
-    )
-
-
-@command("crontab")
-def crontab(call: Call) -> int:
-    options, schedule, user = call.options, call.machine.schedule, call.machine.ledger.user
-    if options.has("u") and user not in ("root", options.value("u")):
-        raise Refusal("must be privileged to use -u")
-    if options.has("e"):
-        raise NotSimulated("there is no editor here; use 'crontab FILE' or 'crontab -'")
-    name, whose = (
-        options.operands[0] if options.operands else None,
-        options.value("u", call.machine.user),
-    )
-    if (options.has("l", "r") or name is None) and (
-        not schedule.jobs or whose != call.machine.user
-    ):
-        return call.say(f"no crontab for {whose[:40]}\n")
-    if whose != call.machine.user:
-        raise NotSimulated(f"a crontab of {whose[:40]} is not supported here")
-    try:
-        if options.has("r"):
-            schedule.install("")
-        elif options.has("l") or name is None:
-            call.print("".join(f"{job.schedule} {job.command}\n" for job in schedule.jobs))
-        else:
-            schedule.install(call.stdin if name == "-" else call.files.read(call.resolve(name)))
-    except FileFault as fault:
-        return call.complain(f"{name}: {fault}")
-    except Refusal as refusal:
-        return call.say(f"{refusal}\n")
-    return 0
-
-
-@command("curl")
-def curl(call: Call) -> int:
     options = call.options
-    method = options.value("X", "HEAD" if options.has("I") else "GET").upper()
-    if (options.has("d", "F", "T") and not options.has("G")) or method not in ("GET", "HEAD"):
-        raise NotSimulated("(6) only GET requests can be made from here", 6)
-    if not (urls := [*options.all("url"), *options.operands]):
-        raise Refusal("no URL specified", 2)
-    quiet, retries = options.has("s") and not options.has("S"), options.whole("retry", 0)
-
-    def transfer(url: str, _: str) -> int:
-        url = url if "://" in url else f"http://{url}"
-        if options.has("G") and options.has("d"):
-            url += ("&" if "?" in url else "?") + "&".join(options.all("d"))
-        try:
-            page = _fetch(call, url, retries)
-        except Refusal as refusal:
-            return 6 if quiet else call.complain(f"(6) {refusal}", 6)
-        if options.has("f") and page.status >= 400:
-            return (
-                22
-                if quiet
-                else call.complain(f"(22) The requested URL returned error: {page.status}", 22)
-            )
-        size = len(page.body.encode())
-        head = f"HTTP/1.1 {page.status} {page.reason}\r\ncontent-type: {page.content_type}\r\n"
-        head += f"retry-after: {page.retry_after_s}\r\n" if page.retry_after_s else ""
-        head += f"content-length: {size}\r\n\r\n"
-        shown = head if options.has("I") else head + page.body if options.has("i") else page.body
-        target = options.value("o") or (_name_of(url) if options.has("O") else "")
-        folder = options.value("output-dir").rstrip("/")
-        code = _deliver(call, shown, f"{folder}/{target}" if folder and target else target)
-        values = {
-            name: text.format(page, size=size, url=url)
-            for name, text in TABLE["curl"]["write_out"].items()
-        }
-        return call.print(
-            unescape(fill(r"%()\{(\w+)\}", options.value("w"), values, "variable")), code
-        )
-
-    return call.each(urls, transfer)
+    form = options.value("o", "short")
+    if form != "cat" and form not in _LOG_FORMS:
+        raise NotSimulated(f"'-o {form[:20]}' is not supported here")
+    lines = _matching_lines(call, form)
+    count = options.value("n").lstrip("+")
+    if count.isdecimal():
+        lines = lines[max(0, len(lines) - int(count)) :]
+    if options.has("r"):
+        lines.reverse()
+    if not lines:
+        return call.print("" if options.has("q") else "-- No entries --\n")
+    return call.print("".join(lines))
 
 
-def _fetch(call: Call, url: str, retries: int) -> Page:
-    page = call.machine.web.fetch(url)
-    for _ in range(min(5, retries)):
-        if page.status not in (408, 429, 500, 502, 503, 504):
-            break
-        call.machine.clock.advance(page.retry_after_s or 1)
-        page = call.machine.web.fetch(url)
-    return page
+def _matching_lines(call: Call, form: str) -> list[str]:
+    """The lines of all logs that are asked for, by their time."""
+    options = call.options
+    names = _log_names(call)
+    now = call.machine.clock.moment()
+    first_s = read_moment(now, options.value("S", _FIRST_MOMENT)).timestamp()
+    last_s = read_moment(now, options.value("U", _LAST_MOMENT)).timestamp()
+    priority = _priority_pattern(options.value("p"))
+    wanted_text = options.value("g").lower()
+    found: list[tuple[int, str]] = []
+    for service in call.machine.services:
+        if names and not any(fnmatchcase(service.name, name) for name in names):
+            continue
+        for at_s, text in service.lines:
+            if not first_s <= at_s <= last_s:
+                continue
+            if wanted_text not in text.lower() or re.search(priority, text) is None:
+                continue
+            line = f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text, form)
+            found.append((at_s, line))
+    found.sort(key=lambda pair: pair[0])
+    return [line for _, line in found]
 
 
-@command("wget")
-def wget(call: Call) -> int:
-    options, url = call.options, call.require_operands("missing URL")[0]
-    if len(options.operands) > 1:
-        raise NotSimulated("more than one address in a call is not supported here")
-    url, quiet, retries = (
-        url if "://" in url else f"http://{url}",
-        options.has("q"),
-        options.whole("t", 1) - 1,
-    )
-    try:
-        page = _fetch(call, url, retries)
-    except Refusal as refusal:
-        return 4 if quiet else call.complain(f"{refusal}", 4)
-    if page.status >= 400 or options.has("spider"):
-        is_bad, words = page.status >= 400, f"ERROR {page.status}: {page.reason}.\n"
-        return call.say(
-            "" if quiet else words if is_bad else "Remote file exists.\n", 8 if is_bad else 0
-        )
-    folder = f"{options.value('P').rstrip('/')}/" if options.has("P") else ""
-    target = options.value("O") or folder + _name_of(url)
-    code = _deliver(call, page.body, target)
-    call.say(
-        "" if quiet or code or target == "-" else f"'{target}' saved [{len(page.body.encode())}]\n"
-    )
-    return code
+def _log_names(call: Call) -> list[str]:
+    """The services whose logs are asked for; none for all."""
+    options = call.options
+    names = [*options.all("u"), *options.all("t")]
+    values_by_field = dict(word.partition("=")[::2] for word in options.operands)
+    for field, value in values_by_field.items():
+        if field not in _LOG_FIELDS:
+            raise NotSimulated(f"the match '{field[:40]}' is not supported here")
+        names.append(value)
+    return [name.removesuffix(".service") for name in names]
 
 
-def _name_of(url: str) -> str:
-    return read_url(url).url.partition("?")[0].rpartition("/")[2] or "index.html"
-
-
-def _deliver(call: Call, text: str, target: str) -> int:
-    if target in ("", "-"):
-        return call.print(text)
-    try:
-        call.files.write(call.resolve(target), text)
-    except FileFault as fault:
-        return call.complain(f"(23) {target}: {fault}", 23)
-    return 0
+def _priority_pattern(priority: str) -> str:
+    """What the lines of a priority, and of the more urgent ones, have in them."""
+    for names, pattern in _PRIORITIES.items():
+        if priority in names.split():
+            return pattern
+    return ""
