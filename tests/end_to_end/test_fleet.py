@@ -828,6 +828,21 @@ def test_a_nodes_own_address_is_written_as_others_reach_it() -> None:
         assert provider.describe()["base_url"] == shown, (url, address)
 
 
+def test_a_level_that_a_node_could_not_send_is_refused_as_it_is_here() -> None:
+    """A built-in type decides by the model; of a type that is not known here, `off` is refused."""
+    probe = ProviderProbe(provider="x", reachable=True)
+
+    def why_not(kind: str, model: str, level: str) -> str | None:
+        facts = Facts(probe, None, {"type": kind}, takes_thinking=True)
+        settings = ProviderSettings("ana.x", kind)
+        return Elsewhere(Member("ana", []), facts, settings).why_not_level(model, level)
+
+    assert why_not("gemini", "gemini-2.5-flash", "off") is None
+    assert "cannot be asked not to think" in str(why_not("gemini", "gemini-2.5-pro", "off"))
+    assert "cannot ask a model not to think" in str(why_not("shout", "loud", "off"))
+    assert why_not("shout", "loud", "high") is None
+
+
 def test_a_node_that_is_never_ready_or_of_another_age_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -235,6 +235,14 @@ def test_what_extra_body_says_of_the_configuration_is_put_over_ours(
     }
 
 
+def test_a_model_is_one_part_of_the_path_whatever_its_name(server: ScriptedServer) -> None:
+    """Nothing in a name leads to another path, and half a character fails nothing here."""
+    for model, part in (("a/b?c#d", "a%2Fb%3Fc%23d"), ("m\ud83d", "m%3F")):
+        server.route(f"/v1beta/models/{part}:streamGenerateContent", Text("fine"))
+        ask(server, model)
+        assert server.requests[-1].target.startswith(f"/v1beta/models/{part}:stream")
+
+
 def test_an_address_with_a_query_of_its_own_keeps_both(server: ScriptedServer) -> None:
     attempt("gemini", f"{server.base_url}/v1beta?team=a", model=FLASH)
     assert server.calls[0].query == "alt=sse&team=a"
@@ -552,7 +560,6 @@ def test_a_level_that_cannot_be_sent_is_refused_with_a_sentence(
 
 def test_the_list_of_models(server: ScriptedServer) -> None:
     """Names are as targets have them, windows are told, and what is no chat model is not taken for one."""
-    server.route("/v1beta/models", Status(200, gemini_format.model_list([])))
 
     async def look(**more: Any) -> ProviderProbe:
         settings = ProviderSettings("gemini", "gemini", server.base_url, **more)
@@ -570,6 +577,8 @@ def test_the_list_of_models(server: ScriptedServer) -> None:
         ("gemini-embedding-001", "embedding", 2_048),
         ("gemini-2.5-flash-image", "other", None),
     ]
+    server.route("/v1beta/models", Status(404))
+    assert asyncio.run(look()).models == []
     server.route("/v1beta/models", gemini_format.key_refused())
     refused = asyncio.run(look(api_key="k" * 20, api_key_env="GEMINI_API_KEY"))
     assert not refused.reachable

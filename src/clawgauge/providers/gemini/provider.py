@@ -194,6 +194,8 @@ class GeminiReader(EventReader):
 
     def _report_blocked(self, feedback: _Feedback) -> None:
         """The prompt was refused before the model saw it."""
+        if self._ended:
+            return
         self._ended = True
         words = str(feedback.block_reason)
         if feedback.block_reason_message:
@@ -271,9 +273,8 @@ class GeminiServer(HttpServer):
         return self.override_sampling(sampling)
 
     async def models(self) -> list[ModelInfo]:
-        data = await self.client.query(self.base_url + self.models_path)
         models = []
-        for item in listed_models(data, "models", "name"):
+        for item in listed_models(await self.query_list(), "models", "name"):
             name = _plain_name(item["name"])
             models.append(
                 ModelInfo(
@@ -303,7 +304,7 @@ class GeminiServer(HttpServer):
             "generationConfig": settings,
         }
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
-        path = f"/models/{quote(model, safe='')}:{method}"
+        path = f"/models/{quote(model, safe='', errors='replace')}:{method}"
         await self._post(path, body, call, GeminiReader(sink, call.model))
 
 

@@ -141,15 +141,18 @@ class HttpServer(Provider):
             hint=self.hint(failure),
         )
 
-    async def models(self) -> list[ModelInfo]:
+    async def query_list(self) -> bytes:
+        """The server's list of its models; empty where it has none. Raises `CallFailure`."""
         try:
-            data = await self.client.query(self.base_url + self.models_path)
+            return await self.client.query(self.base_url + self.models_path)
         except CallFailure as failure:
             if failure.http_status in _NO_LIST_STATUSES:
-                return []
+                return b""
             raise
+
+    async def models(self) -> list[ModelInfo]:
         models = []
-        for item in listed_models(data):
+        for item in listed_models(await self.query_list()):
             context_tokens = as_count(item.get("max_model_len"))
             models.append(ModelInfo(name=item["id"], context_tokens=context_tokens))
         return models
