@@ -52,8 +52,9 @@ def measure_sessions(sessions: Sequence[Cluster], *, level: float = 0.95) -> Ses
     spread = math.fsum((session.passes - rate * session.trials) ** 2 for session in asked)
     variance = n_sessions / (n_sessions - 1) * spread / n_turns**2
     worth = n_sessions
-    if variance > 0 and 0 < rate < 1:
-        worth = min(n_turns, rate * (1 - rate) / variance)
+    if 0 < rate < 1:
+        # Never more than the turns, however much alike sessions are.
+        worth = rate * (1 - rate) / max(variance, rate * (1 - rate) / n_turns)
     z = NormalDist().inv_cdf((1 + level) / 2)
     # In whole numbers up to the division, so that ten sessions of one length are exactly ten.
     freedom = max(1, math.floor(n_sessions - 1))

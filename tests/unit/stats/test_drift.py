@@ -74,6 +74,15 @@ def test_a_slow_run_at_the_edge_does_not_move_the_date() -> None:
     assert change.since == 20
 
 
+def test_a_change_is_dated_before_the_run_that_told_it_apart() -> None:
+    """The first slower run is not far enough off by itself, but belongs to the new level."""
+    after = [0.11, 0.2, 0.2, 0.2, 0.2]
+    assert find_level_change(STEADY + after[:4]) is None
+    change = find_level_change(STEADY + after)
+    assert change is not None
+    assert change.since == 10
+
+
 def test_runs_that_follow_each_other_are_held_to_more() -> None:
     """A level that wanders is left further before that is told: the same step, the same spread."""
     wandering = [0.0, 0.06, 0.1, 0.12, 0.1, 0.06, 0.0, -0.06, -0.1, -0.12, -0.1, -0.06]

@@ -53,7 +53,10 @@ def test_worth_is_never_more_than_the_turns() -> None:
     sessions = [Cluster(3, 4), Cluster(3, 4), Cluster(3, 4), Cluster(2, 4), Cluster(3, 4)] * 2
     measured = measure_sessions(sessions)
     assert measured is not None
-    assert measured.worth == 40
+    assert measured.worth == close(40)
+    alike = measure_sessions([Cluster(3, 7)] * 10)
+    assert alike is not None
+    assert alike.worth == close(70)
 
 
 @pytest.mark.parametrize("passes", [0, 7])
@@ -92,7 +95,9 @@ def test_fit_is_the_lower_end_of_the_interval_at_90_percent() -> None:
     assert measured.interval == close((shrunk / (shrunk + Z90**2), 1.0))
     assert decide_agreement(clean, 0.7) is Decision.YES
     assert decide_agreement(clean, 0.9) is Decision.OPEN
+    assert decide_agreement(clean[:6], 0.5) is Decision.YES
     assert decide_agreement(clean[:6], 0.7) is Decision.OPEN
+    assert decide_agreement(clean[:5], 0.1) is Decision.OPEN
     assert decide_agreement([Cluster(0, 5)] * 10, 0.7) is Decision.NO
     assert decide_agreement([Cluster(3, 4)] * 4, 0.1) is Decision.OPEN
 
