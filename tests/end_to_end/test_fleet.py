@@ -833,9 +833,9 @@ def test_a_level_that_a_node_could_not_send_is_refused_as_it_is_here() -> None:
     probe = ProviderProbe(provider="x", reachable=True)
 
     def why_not(kind: str, model: str, level: str) -> str | None:
-        facts = Facts(probe, None, {"type": kind}, takes_thinking=True)
+        facts = ProviderFacts(probe, None, {"type": kind}, takes_thinking=True)
         settings = ProviderSettings("ana.x", kind)
-        return Elsewhere(Member("ana", []), facts, settings).why_not_level(model, level)
+        return RemoteProvider("ana", None, facts, settings).why_not_level(model, level)
 
     assert why_not("gemini", "gemini-2.5-flash", "off") is None
     assert "cannot be asked not to think" in str(why_not("gemini", "gemini-2.5-pro", "off"))

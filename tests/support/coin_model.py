@@ -23,7 +23,13 @@ from support.http_exchange import ReceivedRequest
 from support.scripted_play import read_question
 from support.scripted_server import Text
 from support.task_models import Script, read_ways
-from support.tool_models import ToolAnswer, always_calls, read_answer, read_references
+from support.tool_models import (
+    ToolAnswer,
+    always_calls,
+    gives_no_arguments,
+    read_answer,
+    read_references,
+)
 
 SUITES = ("core", "native_tools", "restraint", "agentic")
 N_DRAWINGS = 3
@@ -67,9 +73,12 @@ def right_script(prompt: Prompt, drawing: int) -> Script | None:
     return [read_answer(in_drawing(answer, swap) if drawing else answer)]
 
 
-def wrong_script(prompt: Prompt) -> Script:
+def wrong_script(prompt: Prompt, *, makes_call: bool) -> Script:
+    """What is wrong: a call where none is wanted; the right tool with nothing in it; or only talk."""
     if prompt.suite == "restraint" and prompt.tools:
         return [always_calls(prompt)]
+    if makes_call and prompt.expected_tools and prompt.tools:
+        return [gives_no_arguments(prompt)]
     return [ToolAnswer("I would rather not say.")]
 
 
@@ -100,9 +109,16 @@ class CoinModel:
         self._seed = seed
 
     def is_right(self, prompt: Prompt, drawing: int) -> bool:
-        text = f"{self._seed} {prompt.suite}/{prompt.id} {drawing}"
+        return self._throw("", prompt, drawing) < self._rates.get(prompt.suite, self._rate)
+
+    def makes_call(self, prompt: Prompt, drawing: int) -> bool:
+        """Whether it calls the right tool where it is wrong: in half of the cases."""
+        return self.is_right(prompt, drawing) or self._throw("call", prompt, drawing) < 0.5
+
+    def _throw(self, coin: str, prompt: Prompt, drawing: int) -> float:
+        text = f"{self._seed}{coin} {prompt.suite}/{prompt.id} {drawing}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        return number / 2**64 < self._rates.get(prompt.suite, self._rate)
+        return number / 2**64
 
     def reply(self, request: ReceivedRequest) -> Text:
         body = request.json
@@ -110,7 +126,8 @@ class CoinModel:
         system = next((m["content"] for m in body["messages"] if m["role"] == "system"), None)
         prompt, drawing = known_texts()[_key(question.prompt, system)]
         script = right_script(prompt, drawing) if self.is_right(prompt, drawing) else None
-        script = script or wrong_script(prompt)
+        if script is None:
+            script = wrong_script(prompt, makes_call=self.makes_call(prompt, drawing))
         calls_before = [0, *accumulate(len(turn.calls) for turn in script)]
         turn = script[calls_before.index(question.n_calls_made)]
         calls = [(name, _written(arguments)) for name, arguments in turn.calls]

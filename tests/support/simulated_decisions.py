@@ -75,9 +75,9 @@ def plain_agenda(
     return agenda
 
 
-def answer(cell: Cell, is_right: bool) -> Result:
-    """What comes back of a cell: all of it right, or nothing."""
-    result = result_of(cell.prompt, passed=is_right)
+def answer(cell: Cell, is_right: bool, *, makes_call: bool = False) -> Result:
+    """What comes back of a cell: all of it right, or no more than a call of the right tool."""
+    result = result_of(cell.prompt, passed=is_right or makes_call)
     turns = 7 if cell.prompt.world is not None else None
     return msgspec.structs.replace(
         result, objective_pass=is_right, repeat=cell.repeat, draw=cell.draw, turns=turns
@@ -90,6 +90,7 @@ def ask(
     *,
     rng: random.Random | None = None,
     at_most: int = 10_000,
+    makes_call: IsRight = lambda prompt, draw: False,
 ) -> dict[SpendingKey, Result]:
     """Ask until the agenda has no more, or `at_most` cells were taken; with `rng` answers come back
     in an order of its own. Returns the results, as they came."""
@@ -104,7 +105,11 @@ def ask(
             return results
         number = rng.randrange(len(under_way)) if rng is not None else 0
         cell = under_way.pop(number)
-        result = answer(cell, is_right(cell.prompt, cell.draw))
+        result = answer(
+            cell,
+            is_right(cell.prompt, cell.draw),
+            makes_call=makes_call(cell.prompt, cell.draw),
+        )
         results[cell.spending_key] = result
         agenda.learn(result)
 
