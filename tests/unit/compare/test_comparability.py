@@ -515,3 +515,17 @@ def test_an_id_that_stands_for_two_prompts_is_matched_with_neither(tmp_path: Pat
     (pair,) = compare_runs(old, new, ComparisonOptions()).pairs
     assert (pair.n_shared, pair.only_in_a) == (1, ["P0", "P2"])
     assert pair.only_in_b == ["core/P0", "extra/P0", "core/P2"]
+
+
+@pytest.mark.parametrize("known", ["A", "B"])
+def test_a_machine_that_one_side_does_not_tell_of_is_no_difference(
+    tmp_path: Path, known: str
+) -> None:
+    """A folder may have lost its inventory.json: what cannot be set against anything spoils no times."""
+    lines = [record("P0"), record("P1")]
+    folders = []
+    for side in "AB":
+        machine = inventory() if side == known else None
+        folders.append(write_run(tmp_path / side, lines, config=config(PROMPTS), inventory=machine))
+    comparison = compare_runs(*folders, ComparisonOptions())
+    assert comparison.differences == [] and comparison.latency_compared

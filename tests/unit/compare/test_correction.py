@@ -9,7 +9,13 @@ import pytest
 from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison, PairedRate
 from clawgauge.compare.gate import parse_rule
-from clawgauge.stats.paired import Moved, agree, mcnemar_exact, paired_rate_interval
+from clawgauge.stats.paired import (
+    Moved,
+    agree,
+    mcnemar_exact,
+    median_interval,
+    paired_rate_interval,
+)
 from support.written_runs import config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(20)]
@@ -59,6 +65,25 @@ def test_of_n_models_that_moved_alike_each_counts_n_times(
         assert rate.ci95 == pytest.approx(interval_at(n_lost, 0.05))
         assert rate.ci_holm == pytest.approx(interval_at(n_lost, 0.05 / n_models))
         assert (rate.verdict == "changed") is (n_models * p < 0.05)
+
+
+@pytest.mark.parametrize("n_models", [1, 2, 4])
+def test_a_ratio_is_shown_with_the_interval_of_its_corrected_p(
+    tmp_path: Path, n_models: int
+) -> None:
+    """Of n models whose answers grew alike, it is that of the n-th part of 5%: the more models, the wider."""
+    models = [f"m{n}" for n in range(n_models)]
+    plan = config([prompt(i) for i in IDS], models)
+    tokens = {i: 100 + 3 * n for n, i in enumerate(IDS)}
+    before = [record(i, model=model, output_tokens=100) for model in models for i in IDS]
+    after = [record(i, model=model, output_tokens=tokens[i]) for model in models for i in IDS]
+    a = write_run(tmp_path / "a", before, config=plan)
+    b = write_run(tmp_path / "b", after, config=plan)
+    ratios = [n_tokens / 100 for n_tokens in tokens.values()]
+    for pair in compare_runs(a, b, ComparisonOptions()).pairs:
+        shift = pair.shifts["output_tokens"]
+        assert shift.ratio_ci95 == median_interval(ratios, alpha=0.05)
+        assert shift.ratio_ci_holm == median_interval(ratios, alpha=0.05 / n_models)
 
 
 def test_the_clearest_change_is_corrected_most(tmp_path: Path) -> None:

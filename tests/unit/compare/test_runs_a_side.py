@@ -119,23 +119,33 @@ def test_fewer_runs_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words
     }
 
 
-def test_runs_that_could_not_be_compared_are_not_pooled(tmp_path: Path) -> None:
-    """A run of other prompts among those of one side is named, and refused."""
-    a, b = write_side(tmp_path, "a", 1.0), write_side(tmp_path, "b", 1.0)
-    other = config([prompt(i, prompt="something else") for i in IDS])
-    b[1] = write_run(tmp_path / "stray", [record(i) for i in IDS], config=other)
+@pytest.mark.parametrize("side", ["A", "B"])
+@pytest.mark.parametrize(
+    ("stray", "options", "difference"),
+    [
+        ([prompt(i, prompt="something else") for i in IDS], {}, "ask something else"),
+        (
+            [prompt(i) for i in IDS],
+            {"timeout_s": 9.0},
+            "timeout_s: 300 in the first, 9 in the second",
+        ),
+    ],
+    ids=["other prompts", "another timeout"],
+)
+def test_runs_that_could_not_be_compared_are_not_pooled(
+    tmp_path: Path, side: str, stray: list[Any], options: dict[str, Any], difference: str
+) -> None:
+    """A run among those of one side, whichever, that differs from its first is named, and refused."""
+    sides = {"A": write_side(tmp_path, "a", 1.0), "B": write_side(tmp_path, "b", 1.0)}
+    first = sides[side][0].name
+    plan = config(stray, options=options)
+    sides[side][1] = write_run(tmp_path / "stray", [record(i) for i in IDS], config=plan)
     with pytest.raises(IncomparableRuns) as refused:
-        compare_runs(a, b, ComparisonOptions())
-    assert any(d.what.startswith("b0 and stray, both in B:") for d in refused.value.differences)
-    hasty = config([prompt(i) for i in IDS], options={"timeout_s": 9.0})
-    b[1] = write_run(tmp_path / "hasty", [record(i) for i in IDS], config=hasty)
-    with pytest.raises(IncomparableRuns) as refused:
-        compare_runs(a, b, ComparisonOptions())
-    said = [say_difference(difference) for difference in refused.value.differences]
-    assert any(
-        "both in B: timeout_s" in line and "in the second" in line and " in A" not in line
-        for line in said
-    )
+        compare_runs(sides["A"], sides["B"], ComparisonOptions())
+    lines = [say_difference(found) for found in refused.value.differences]
+    assert len(lines) == 1 and f"{first} and stray, both in {side}: " in lines[0]
+    # The values are of two runs of one side, not of A and B.
+    assert difference in lines[0] and " in A, " not in lines[0]
 
 
 def test_calls_of_another_stretch_are_not_side_by_side(tmp_path: Path) -> None:
