@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
@@ -239,15 +240,15 @@ class CommandEffect(Validator, tag="effect", frozen=True):
 
     def _unasked_conditions(self) -> list[dict[str, Any]]:
         """Conditions on all effects that the author has not asked for."""
-        asked: dict[str, list[str]] = {"changed": [*_SCRATCH, *self.may_change]}
+        wanted: dict[str, list[str]] = {"changed": [*_SCRATCH, *self.may_change]}
         for condition in self.expect:
             kind, subject = next(iter(condition.items()))
             subjects = subject if isinstance(subject, list) else [str(subject)]
             if kind == "cron":
                 subjects = [f"*{name}*" for name in subjects]
             for effect in _EFFECTS_ASKED_FOR.get(kind, (kind,)):
-                asked.setdefault(effect, []).extend(subjects)
-        return [{kind: "*", "except": asked.get(kind, [])} for kind in _UNASKED_EFFECTS]
+                wanted.setdefault(effect, []).extend(subjects)
+        return [{kind: "*", "except": wanted.get(kind, [])} for kind in _UNASKED_EFFECTS]
 
     def _find_output_fault(self, printed: str) -> str | None:
         if self.output is None:
@@ -274,8 +275,8 @@ def _own_words(steps: Sequence[Step], commands: list[str]) -> list[str]:
         if written:
             texts.append(written[1].replace("\\n", "\n"))
     for step in steps:
-        for own in _OWN_WORDS.finditer(step.line):
-            texts.append(own["value"] or own["text"] or own["lines"])
+        for match in _OWN_WORDS.finditer(step.line):
+            texts.append(match["value"] or match["text"] or match["lines"])
     stripped = [text.strip() for text in texts]
     return [text for text in stripped if text]
 
@@ -422,9 +423,9 @@ def _written_steps(answer: Answer) -> list[Step]:
     text = well_formed(split_thinking(answer.text, joint=" "))
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     vocabulary = Vocabulary.for_prompt(answer.expected_tools)
+    intent = _Intent(text)
     steps: list[tuple[int, Step]] = []  # each with where it starts in the text
     text_left = text
-    is_refusal: bool | None = None  # found out when it is first needed
     why_none = "no command was called"
     for detect in STEPS:
         finds = list(detect(text_left, vocabulary))
@@ -433,16 +434,10 @@ def _written_steps(answer: Answer) -> list[Step]:
         for find in finds:
             if not find.calls:
                 continue
-            if not is_call:
-                if is_refusal is None:
-                    is_refusal = refuses(text)
-                if is_refusal:
-                    reason: str | None = "it is quoted in a refusal"
-                else:
-                    reason = why_not_meant(text, find.start, find.end)
-                if reason is not None:
-                    why_none = f"a command is there, but {reason}"
-                    continue
+            reason = None if is_call else intent.why_not_meant(find)
+            if reason is not None:
+                why_none = f"a command is there, but {reason}"
+                continue
             for step in _steps_of_find(find, text, detect, vocabulary, is_call=is_call):
                 steps.append((find.calls[0].start, step))
     if not steps:
@@ -452,6 +447,23 @@ def _written_steps(answer: Answer) -> list[Step]:
         raise NotCalled("not_called", detail)
     steps.sort(key=lambda step_at: step_at[0])
     return [step for _, step in steps[:MAX_COMMANDS]]
+
+
+class _Intent:
+    """Whether commands that stand in prose are meant to be run."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _is_refusal(self) -> bool:
+        return refuses(self._text)
+
+    def why_not_meant(self, find: Find) -> str | None:
+        """Why one is not, in words, or None."""
+        if self._is_refusal:
+            return "it is quoted in a refusal"
+        return why_not_meant(self._text, find.start, find.end)
 
 
 def _steps_of_find(

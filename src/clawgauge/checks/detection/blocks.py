@@ -65,6 +65,8 @@ def _read_block(text: str, block: Block, vocabulary: Vocabulary) -> list[Command
 
 def scan_blocks(text: str) -> Iterator[Block]:
     """The fenced blocks of a text, in order. One that is not closed ends with the text."""
+    if "```" not in text and "~~~" not in text:
+        return
     closings = {fence_char: _ClosingFences(text, fence_char) for fence_char in _CLOSINGS}
     position = 0
     while opening := _OPENING.search(text, position):

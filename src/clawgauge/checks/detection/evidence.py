@@ -70,7 +70,12 @@ def _starts_sentence(name: str, vocabulary: Vocabulary) -> bool:
 
 
 def _words_behind(first: Word, segments: list[Segment]) -> list[str]:
-    return [word.text for segment in segments for word in segment.words if word.start > first.start]
+    texts = []
+    for segment in segments:
+        for word in segment.words:
+            if word.start > first.start:
+                texts.append(word.text)
+    return texts
 
 
 def _bare_word(word: str) -> str:

@@ -204,6 +204,7 @@ def _read_marker(text: str, start: int, end: int) -> Call | None:
 
 _QUOTE_MARK = re.compile(r"[\"'“”‘’\n]")
 _OPENING_ONLY = "“‘"
+_CLOSING_ONLY = "”’"
 _APOSTROPHES = "'’"
 _OPENING_FOLLOWS = "([{<:=,>"
 _WORD_STARTS = "/~$_-"
@@ -247,14 +248,22 @@ def _scan_quotes(text: str) -> Iterator[tuple[int, int]]:
             continue
         position = match.start()
         kind = _OPENER_OF.get(mark, mark)
-        before = text[position - 1 : position] or " "
-        after = text[position + 1 : position + 2] or " "
-        can_open = mark == kind and (before.isspace() or before in _OPENING_FOLLOWS)
-        is_apostrophe = mark in _APOSTROPHES and before.isalnum() and after.isalnum()
-        opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)
-        can_close = mark not in _OPENING_ONLY and not is_apostrophe and not opens_word
+        can_open, can_close = _roles_of(mark, text, position)
         if can_close and kind in opened:
             quotes.append((opened.pop(kind), position + 1))
         elif can_open:
             opened[kind] = position
     yield from sorted(quotes)
+
+
+def _roles_of(mark: str, text: str, position: int) -> tuple[bool, bool]:
+    """Whether a mark may open a quotation where it stands, and whether it may close one."""
+    before = text[position - 1 : position] or " "
+    after = text[position + 1 : position + 2] or " "
+    can_open = mark not in _CLOSING_ONLY and (before.isspace() or before in _OPENING_FOLLOWS)
+    if mark in _OPENING_ONLY:
+        return can_open, False
+    if mark in _APOSTROPHES and before.isalnum() and after.isalnum():
+        return can_open, False
+    opens_word = can_open and before.isspace() and (after.isalnum() or after in _WORD_STARTS)
+    return can_open, not opens_word

@@ -159,8 +159,8 @@ class Command:
         end = [*args, "--"].index("--")
         waiting = [arg for arg in args[:end] if not self._is_idle_word(arg)]
         while waiting:
-            found, waiting = self._parse_options(waiting)
-            for dashed, value in found:
+            pairs, waiting = self._parse_options(waiting)
+            for dashed, value in pairs:
                 options.values.setdefault(self._key_of(dashed), []).append(value)
             options.operands += waiting[:1]
             del waiting[:1]

@@ -194,7 +194,8 @@ def format_moment(moment: dt.datetime, form: str) -> str:
     special = _special_directives(moment)
 
     def write_out(directive: re.Match[str]) -> str:
-        flag, name = directive["flag"], directive["name"]
+        flag = directive["flag"]
+        name = directive["name"]
         if name in special:
             text = special[name]
         elif name in _C_DIRECTIVES:

@@ -254,13 +254,18 @@ def chown(call: Call) -> int:
 def _read_owner(call: Call, written: str) -> tuple[str, str]:
     """The owner and the group in `claw`, `claw:web`, `:web` or `claw:`; empty for what stays."""
     if call.name == "chgrp":
-        owner, colon, group = "", "", written
-    else:
-        owner, colon, group = written.partition(":")
+        _refuse_unknown(call, written, written)
+        return "", written
+    owner, colon, group = written.partition(":")
     if colon and not group:
         group = owner
     for name in (owner, group):
-        if name and name not in call.machine.users():
-            noun = "user" if call.name == "chown" else "group"
-            raise Refusal(f"invalid {noun}: '{written[:60]}'")
+        _refuse_unknown(call, name, written)
     return owner, group
+
+
+def _refuse_unknown(call: Call, name: str, written: str) -> None:
+    """Refuse a user that is not there; a group has the name of its one member."""
+    if name and name not in call.machine.users():
+        noun = "user" if call.name == "chown" else "group"
+        raise Refusal(f"invalid {noun}: '{written[:60]}'")

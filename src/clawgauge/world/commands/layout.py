@@ -38,7 +38,8 @@ def fill(pattern: str, form: str, values: Mapping[str, str], noun: str) -> str:
     """
 
     def write_out(directive: re.Match[str]) -> str:
-        width, name = directive[1], directive[2]
+        width = directive[1]
+        name = directive[2]
         if name not in values:
             raise NotSimulated(f"{noun} '{directive[0][:40]}' is not supported here")
         n_chars = int(width.lstrip("-0") or 0)

@@ -253,7 +253,7 @@ def _matching_lines(call: Call, form: str) -> list[str]:
     last_s = read_moment(now, options.value("U", _LAST_MOMENT)).timestamp()
     priority = _priority_pattern(options.value("p"))
     wanted_text = options.value("g").lower()
-    found: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     for service in call.machine.services:
         if names and not any(fnmatchcase(service.name, name) for name in names):
             continue
@@ -263,9 +263,9 @@ def _matching_lines(call: Call, form: str) -> list[str]:
             if wanted_text not in text.lower() or re.search(priority, text) is None:
                 continue
             line = f"{text}\n" if form == "cat" else _log_line(call, service, at_s, text, form)
-            found.append((at_s, line))
-    found.sort(key=lambda pair: pair[0])
-    return [line for _, line in found]
+            lines.append((at_s, line))
+    lines.sort(key=lambda timed_line: timed_line[0])
+    return [line for _, line in lines]
 
 
 def _log_names(call: Call) -> list[str]:

@@ -26,28 +26,27 @@ def curl(call: Call) -> int:
     urls = [*options.all("url"), *options.operands]
     if not urls:
         raise Refusal("no URL specified", 2)
-    is_quiet = options.has("s") and not options.has("S")
     n_retries = options.whole("retry", 0)
+    return call.each(urls, lambda url, _: _transfer(call, _with_scheme(url), n_retries))
 
-    def transfer(operand: str, _: str) -> int:
-        url = _with_scheme(operand)
-        if options.has("G") and options.has("d"):
-            separator = "&" if "?" in url else "?"
-            url += separator + "&".join(options.all("d"))
-        try:
-            page = _fetch(call, url, n_retries)
-        except Refusal as refusal:
-            return _NO_HOST if is_quiet else call.complain(f"(6) {refusal}", _NO_HOST)
-        if options.has("f") and page.status >= 400:
-            if is_quiet:
-                return _HTTP_ERROR
-            return call.complain(
-                f"(22) The requested URL returned error: {page.status}", _HTTP_ERROR
-            )
-        code = _deliver(call, _shown_page(page, options), _curl_target(url, options))
-        return call.print(_write_out(page, url, options), code)
 
-    return call.each(urls, transfer)
+def _transfer(call: Call, url: str, n_retries: int) -> int:
+    """Fetch one address with curl, and print or write what is there."""
+    options = call.options
+    is_quiet = options.has("s") and not options.has("S")
+    if options.has("G") and options.has("d"):
+        separator = "&" if "?" in url else "?"
+        url += separator + "&".join(options.all("d"))
+    try:
+        page = _fetch(call, url, n_retries)
+    except Refusal as refusal:
+        return _NO_HOST if is_quiet else call.complain(f"(6) {refusal}", _NO_HOST)
+    if options.has("f") and page.status >= 400:
+        if is_quiet:
+            return _HTTP_ERROR
+        return call.complain(f"(22) The requested URL returned error: {page.status}", _HTTP_ERROR)
+    code = _deliver(call, _shown_page(page, options), _curl_target(url, options))
+    return call.print(_write_out(page, url, options), code)
 
 
 def _with_scheme(url: str) -> str:
