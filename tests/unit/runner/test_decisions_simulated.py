@@ -23,7 +23,7 @@ N_RUNS = 60
 def test_nearly_all_runs_end_with_the_right_answer(
     rate: float, right: str, decided_at_least: float, calls_at_most: int, calls_ahead: int
 ) -> None:
-    """Of all jobs of all runs nearly all are decided, at most one in twenty wrongly. Eight calls ahead cost a few more."""
+    """Of all jobs nearly all are decided, at most one in twenty wrongly. Eight calls ahead cost a few more."""
     decisions: Counter[str] = Counter()
     requests = []
     for seed in range(N_RUNS):
