@@ -16,12 +16,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from clawgauge.console.plain import Progress, Tally
+from clawgauge.console.plain import Progress, Tally, word_answer_so_far
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Target
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.words import short_names
 from clawgauge.stats.quantiles import percentile
+from clawgauge.verdict.states import JobState
 from clawgauge.words import format_duration, format_money, format_ms, plural
 
 # Redrawing takes time from the loop that stamps the clock: a few times a second is enough for a
@@ -71,6 +72,10 @@ class LiveTable(Tally):
             f"{target.label}: {prompt.suite}/{prompt.id}: {failure.failure_type}, "
             f"again in {wait_s:.0f} s"
         )
+
+    def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
+        # It stays above the table, which goes on below it.
+        self._console.print(_cell(word_answer_so_far(target, n_answers, states)))
 
     def _draw(self) -> RenderableType:
         lines = [self._activity]

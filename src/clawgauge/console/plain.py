@@ -15,6 +15,8 @@ from clawgauge.records import Prompt, Result, Target
 from clawgauge.reports.clean import one_row
 from clawgauge.reports.words import verdict_word
 from clawgauge.runner.context import Observer
+from clawgauge.verdict.states import JobState
+from clawgauge.verdict.wording import word_fit_state
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
@@ -262,9 +264,20 @@ class PlainLines(Tally):
             consequence = ": its other prompts are not asked"
         _print_line(f"  {target.label} cannot answer ({reason}){consequence}")
 
+    def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
+        _print_line(f"  {word_answer_so_far(target, n_answers, states)}")
+
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         super().stopped(target, event, detail)
         _print_line(f"  {target.label}: {word_stop(event, detail)}")
+
+
+def word_answer_so_far(target: Target, n_answers: int, states: Mapping[str, JobState]) -> str:
+    """`fake:m, so far, after 24 answers: main agent: likely fit (82%), …; it goes on`."""
+    jobs = []
+    for job, known in states.items():
+        jobs.append(f"{job}: {word_fit_state(known.state, known.chance)}")
+    return f"{target.label}, so far, after {plural(n_answers, 'answer')}: {', '.join(jobs)}"
 
 
 def _print_line(text: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from clawgauge.plan import EarlierAnswers, Plan
-from clawgauge.records import DecisionOptions, Prompt, Target
+from clawgauge.records import DecisionOptions, Job, Prompt, Target
 from clawgauge.run_data.asking_order import order_sources
 from clawgauge.run_data.evidence import find_pools
 from clawgauge.runner.agenda import (
@@ -67,6 +67,7 @@ def _make_decision_agenda(
     versions = {suite.name: suite.version for suite in plan.suites}
     sources = order_sources(prompts, pools, versions, decision.order, plan.drawings.n_drawings)
     leftovers: list[Prompt] = []
+    jobs: Mapping[str, Job] = {}
     if decision.jobs:
         jobs = {name: known_jobs[name] for name in decision.jobs if name in known_jobs}
         decisions = Decisions(jobs)
@@ -78,6 +79,7 @@ def _make_decision_agenda(
     return DecisionAgenda(
         sources=sources,
         pools=pools,
+        jobs=jobs,
         decisions=decisions,
         drawings=plan.drawings,
         calls_ahead=decision.calls_ahead.get(target.label, 1),

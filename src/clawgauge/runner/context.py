@@ -18,6 +18,7 @@ from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.clock import Clock
 from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import Judge
+from clawgauge.verdict.states import JobState
 
 
 class Observer(AbstractContextManager["Observer"]):
@@ -42,6 +43,9 @@ class Observer(AbstractContextManager["Observer"]):
 
     def calls_left(self, target: Target, n_calls: int) -> None:
         """About so many calls are left of a target whose answers decide what is asked."""
+
+    def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
+        """What is known of a model by now, where its asking takes long."""
 
     def target_skipped(self, target: Target, failure: CallFailure, n_cells: int) -> None:
         """The other `n_cells` cells of a target are not asked, because of `failure`."""

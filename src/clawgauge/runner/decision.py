@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawgauge.records import FamilyTally, Prompt, Result
+from clawgauge.records import FamilyTally, Job, Prompt, Result
 from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
 from clawgauge.run_data.evidence import (
     Evidence,
@@ -25,6 +25,7 @@ from clawgauge.runner.agenda import Budget, Cell, Outcome, SpendingKey, describe
 from clawgauge.stats.decision import NO_AT, YES_AT, FamilyCounts, score
 from clawgauge.suites.drawings import Drawings
 from clawgauge.verdict.decision import Decisions, Question
+from clawgauge.verdict.states import JobState, find_states
 
 # What a task is expected to take, as long as nothing is known of the model.
 _CALLS_OF_A_TASK = 7
@@ -46,6 +47,7 @@ class DecisionAgenda:
         *,
         sources: Sequence[Source],
         pools: EvidencePools,
+        jobs: Mapping[str, Job],
         decisions: Decisions,
         drawings: Drawings,
         calls_ahead: int,
@@ -62,6 +64,7 @@ class DecisionAgenda:
         self._budgets = budgets
         self._recorded = dict(recorded)
         self._evidence = Evidence(pools, Observations())
+        self._jobs = jobs
         self._decisions = decisions
         self._decisions.learn({}, 0)
         self._asked_texts: set[TextKey] = set()
@@ -85,6 +88,15 @@ class DecisionAgenda:
     def is_decided(self) -> bool:
         """Whether no question is open any more."""
         return not self._decisions.open_questions()
+
+    @property
+    def n_answers(self) -> int:
+        """How many answers have been counted."""
+        return self._n_applied
+
+    def states(self) -> dict[str, JobState]:
+        """What is known of the model for each job by now."""
+        return find_states(self._decisions, self._evidence.count_all(), self._jobs)
 
     @property
     def is_waiting(self) -> bool:

@@ -42,6 +42,9 @@ _WARM_UP: SpendingKey = ("", "warm_up", 0, 0)
 # A longer answer is judged in another thread, so that the loop can go on stamping bytes.
 _MAX_CHARS_JUDGED_IN_LOOP = 4_096
 _PREFIX_DIGITS = 12
+# What is known so far is told after so many answers and so long, whichever is later.
+_FIRST_ANSWER_CALLS = 20
+_FIRST_ANSWER_NS = 180 * 10**9
 _MAX_EVENT_ERROR_CHARS = 500
 _MONEY_SPENT = CallFailure(
     "error", "budget_spent", "the task was ended between two turns: --max-cost is spent"
@@ -88,6 +91,8 @@ class TargetRun:
         self._ended_by: CallFailure | None = None
         self._n_errors_in_a_row = 0
         self._answered_before = False
+        self._began_ns = run.clock.perf_ns()
+        self._has_first_answer = False
         # Whether the next call finds the model unloaded; None where nobody can tell.
         self._is_next_cold: bool | None = True if provider.local else None
         self._judging_aside = asyncio.Lock()
@@ -173,7 +178,17 @@ class TargetRun:
         self._run.observer.recorded(self._target, result)
         if isinstance(self._agenda, DecisionAgenda):
             self._run.observer.calls_left(self._target, self._agenda.n_open)
+            self._report_first_answer(self._agenda)
         return result
+
+    def _report_first_answer(self, agenda: DecisionAgenda) -> None:
+        """Tell what is known by now, once, where the asking has taken long and goes on."""
+        if self._has_first_answer or agenda.n_answers < _FIRST_ANSWER_CALLS or not agenda.n_open:
+            return
+        if self._run.clock.perf_ns() - self._began_ns < _FIRST_ANSWER_NS:
+            return
+        self._has_first_answer = True
+        self._run.observer.answer_so_far(self._target, agenda.n_answers, agenda.states())
 
     async def _take_cell(self, only: Cell | None) -> Cell | None:
         """The next open cell, once there is money for it; None where none is open."""

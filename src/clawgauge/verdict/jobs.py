@@ -139,7 +139,7 @@ def judge_jobs(
     """Every job with its models, the best first. `in_full` names the suites that have nothing more
     to ask."""
     is_own_work_asked = any(group.agreement for group in groups)
-    chances = [find_chances(group, jobs) for group in groups]
+    chances = [find_chances(group.evidence, jobs) for group in groups]
     verdicts = []
     for name, job in jobs.items():
         if "agreement" in job.needs and not is_own_work_asked:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
-from clawgauge.records import GroupSummary, Job
+from clawgauge.records import Job
 from clawgauge.run_data.evidence import CALLS
 from clawgauge.stats.chance import NeedEvidence, chance_of_fit
-from clawgauge.verdict.decision import Condition, Question, Tallies, find_conditions
+from clawgauge.stats.decision import Decision
+from clawgauge.verdict.decision import Condition, Decisions, Question, Tallies, find_conditions
 from clawgauge.verdict.ranking import Fitness
 
 # From how many answers on a need may speak for or against a model before it is decided.
@@ -17,6 +19,13 @@ _LIKELY = 0.8
 _UNLIKELY = 0.2
 # A pool whose prompts are those of another pool, judged by something else.
 _SOURCE_BY_POOL = {CALLS: "native", "arguments": "native"}
+
+
+_FITNESS = {
+    Decision.YES: Fitness.YES,
+    Decision.NO: Fitness.NO,
+    Decision.OPEN: Fitness.CANNOT_TELL,
+}
 
 
 class FitState(StrEnum):
@@ -28,6 +37,14 @@ class FitState(StrEnum):
     LIKELY_NOT_FIT = "likely_not_fit"
     OPEN = "open"
     NOT_ASKED = "not_asked"
+
+
+class JobState(NamedTuple):
+    """What is known of a model for one job; `chance` is that it is fit, where that is not decided
+    and enough was asked to tell."""
+
+    state: FitState
+    chance: float | None
 
 
 def find_state(fitness: Fitness, chance: float | None, *, is_asked: bool) -> FitState:
@@ -46,15 +63,35 @@ def find_state(fitness: Fitness, chance: float | None, *, is_asked: bool) -> Fit
     return FitState.OPEN
 
 
-def find_chances(group: GroupSummary, jobs: Mapping[str, Job]) -> dict[str, float]:
-    """How likely a model is fit for each job, as far as every need of it was asked often enough."""
-    if group.evidence is None:
+def find_states(
+    decisions: Decisions, evidence: Tallies, jobs: Mapping[str, Job]
+) -> dict[str, JobState]:
+    """What is known of a model for each job while it is asked."""
+    chances = find_chances(evidence, jobs)
+    states = {}
+    for name in jobs:
+        fitness = _FITNESS[decisions.of_job(name)]
+        chance = chances.get(name) if fitness is Fitness.CANNOT_TELL else None
+        is_asked = False
+        for condition in find_conditions(name, jobs[name]):
+            for question in condition.questions:
+                is_asked = is_asked or bool(evidence.get(question.pool))
+        states[name] = JobState(find_state(fitness, chance, is_asked=is_asked), chance)
+    return states
+
+
+def find_chances(evidence: Tallies | None, jobs: Mapping[str, Job]) -> dict[str, float]:
+    """How likely a model is fit for each job, as far as every need of it was asked often enough.
+
+    Of a run that is judged by the rule of earlier versions there is no `evidence`.
+    """
+    if evidence is None:
         return {}
     needs_by_job = {}
     for name, job in jobs.items():
         needs = []
         for condition in find_conditions(name, job):
-            need = _to_evidence(condition, group.evidence)
+            need = _to_evidence(condition, evidence)
             if need is not None:
                 needs.append(need)
         if needs and len(needs) == len(find_conditions(name, job)):

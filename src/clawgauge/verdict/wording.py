@@ -116,11 +116,15 @@ def word_state(fit: Fit) -> str:
     """What is known of a model for a job: `likely fit (88%)`."""
     if fit.state is None:
         return _FITNESS_TEXTS[fit.fit]
-    text = _STATE_TEXTS[fit.state]
-    if fit.chance is None:
-        return "nothing against it yet" if fit.state == "open" else text
-    chance = fit.chance
-    if fit.state == "likely_not_fit":
+    return word_fit_state(fit.state, fit.chance)
+
+
+def word_fit_state(state: str, chance: float | None) -> str:
+    """`likely fit (88%)`, `not fit`, `nothing against it yet`."""
+    text = _STATE_TEXTS[state]
+    if chance is None:
+        return "nothing against it yet" if state == "open" else text
+    if state == "likely_not_fit":
         chance = 1 - chance
     return f"{text} ({format_percent(chance)})"
 

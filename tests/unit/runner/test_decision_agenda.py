@@ -91,11 +91,14 @@ def test_the_order_of_answers_changes_nothing(rate: float) -> None:
 
 
 @pytest.mark.parametrize("calls_ahead", [1, 8])
-def test_a_run_that_was_killed_goes_on_with_the_same_prompts(calls_ahead: int) -> None:
+@pytest.mark.parametrize("n_kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_run_that_was_killed_goes_on_with_the_same_prompts(
+    calls_ahead: int, n_kills: int
+) -> None:
     coin = CoinModel(0.9, seed=3)
     whole = ask(plain_agenda(calls_ahead=calls_ahead), coin.is_right)
     rng = random.Random(11)
-    for _ in range(6):
+    for _ in range(n_kills):
         killed_after = rng.randrange(1, len(whole))
         first = ask(
             plain_agenda(calls_ahead=calls_ahead), coin.is_right, at_most=killed_after, rng=rng
@@ -107,6 +110,8 @@ def test_a_run_that_was_killed_goes_on_with_the_same_prompts(calls_ahead: int) -
         rest = ask(resumed, coin.is_right)
         assert set(first) | set(rest) == set(whole) and not set(first) & set(rest)
         assert outcome_of(resumed, "jobs_decided")["jobs"]
+        again = list(rest) if calls_ahead == 1 else []
+        assert again == [key for key in whole if key in rest][: len(again)]
 
 
 def test_a_finished_run_has_nothing_left_to_ask() -> None:
