@@ -243,7 +243,7 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None = None
 
 
-class FamilyTally(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FamilyTally(msgspec.Struct, frozen=True, kw_only=True):
     """`n` prompt families of which `answers` different texts were answered, and `passes` of these passed. A `pair` is
     passed where both of its prompts are."""
 
