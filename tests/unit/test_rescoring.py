@@ -71,7 +71,7 @@ def test_a_task_is_played_again_from_its_record(
     calls: list[ToolInvocation], text: str, violation: str | None
 ) -> None:
     """The recorded calls, with the turns they were made in, give a task its verdict without a model."""
-    rescoring = Rescoring({("s", "P0"): TASK})
+    rescoring = Rescoring({("s", "P0", 0): TASK})
     judged = rescoring.judge(recorded(*calls, text=text))
     assert judged.objective_pass is (violation is None)
     assert (judged.violation or "").partition(": ")[0] == (violation or "")
@@ -84,7 +84,7 @@ def test_calls_in_the_text_are_found_again_and_not_doubled() -> None:
     """Native calls come from the record, written ones from the text."""
     spec = {"type": "tool_call", "no_call": True}
     prompt = msgspec.structs.replace(TASK, validator=spec, world=None, max_turns=None)
-    rescoring = Rescoring({("s", "P0"): prompt})
+    rescoring = Rescoring({("s", "P0", 0): prompt})
     judged = rescoring.judge(recorded(text=WRITTEN))
     assert (judged.violation, judged.tool_channel) == ("call_as_text: read", "text:hermes")
     assert len(judged.tool_invocations) == 1
@@ -93,7 +93,7 @@ def test_calls_in_the_text_are_found_again_and_not_doubled() -> None:
 
 def test_what_was_not_kept_is_not_judged_again() -> None:
     """Arguments too large for the record are no empty arguments; a text that was cut is no short text."""
-    rescoring = Rescoring({("s", "P0"): TASK})
+    rescoring = Rescoring({("s", "P0", 0): TASK})
     dropped = recorded(ToolInvocation(name="edit", arguments=None, channel="native", turn=1))
     cut = recorded(edit(1), raw_output_truncated=True)
     assert rescoring.judge(dropped) is dropped
@@ -144,7 +144,7 @@ def test_a_folder_with_a_tool_that_is_none_is_refused_in_a_sentence(tmp_path):
 def test_a_check_that_breaks_today_leaves_the_row_as_it_is() -> None:
     """The verdict there was stays, and so does that there was none; the command says how many were left."""
     broken = msgspec.structs.replace(TASK, validator={"type": "no such validator"})
-    rescoring = Rescoring({broken.key: broken})
+    rescoring = Rescoring({(*broken.key, 0): broken})
     for row in (
         recorded(objective_pass=True),
         recorded(not_judged="check_failed", error="its check failed"),

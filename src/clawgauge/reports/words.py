@@ -94,9 +94,11 @@ def word_suites(config: RunConfig) -> str:
 
 def word_options(options: RunOptions) -> str:
     """How a run asked: `1 repeat, concurrency 4, timeout 120 s, streaming, no retries`."""
+    # Recorded as 0 where nobody named a number.
+    concurrency = str(options.concurrency) if options.concurrency else "found out"
     parts = [
         plural(options.repeats, "repeat"),
-        f"concurrency {options.concurrency}",
+        f"concurrency {concurrency}",
         f"timeout {options.timeout_s:g} s",
         "streaming" if options.stream else "no streaming",
     ]

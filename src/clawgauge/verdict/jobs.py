@@ -288,7 +288,11 @@ def judge_model(name: str, job: Job, group: GroupSummary, settings: Settings) ->
     shares_of_error = []
     total_weight = sum(job.weighs.values())
     for figure_name, weight in job.weighs.items():
-        figure = _weigh(figure_name, passes, group, settings)
+        if figure_name == "passes" and USEFUL in job.needs and group.evidence is None:
+            # As earlier versions weighed a fallback.
+            figure = _weigh("answers", passes, group, settings)
+        else:
+            figure = _weigh(figure_name, passes, group, settings)
         weighed.append(figure)
         shares_of_score.append(weight / total_weight * figure.score.value)
         shares_of_error.append(weight / total_weight * figure.score.error)

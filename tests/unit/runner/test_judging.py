@@ -355,6 +355,7 @@ def test_a_process_killed_while_it_starts_never_moves_judging_into_the_program(
         if n_killed == 1:
             assert judge.play({"seed": 7}, calls, 1) == ["(no output)"]
         else:
-            with pytest.raises(JudgingFault, match="could be started"):
+            # Where the machine is busy, a process may have started before it is killed.
+            with pytest.raises((JudgingFault, NotInTime), match="could be started|was ended"):
                 judge.play({"seed": 7}, calls, 1)
     assert not judging._worlds
