@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine (Python >= 3.11, pip, internet):
-#   make run    some of every built-in suite on the embedded model
+#   make run    the jobs decided for the embedded model
 #   make test   the tests
 PYTHON ?= python3
 VENV := .venv

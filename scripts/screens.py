@@ -19,17 +19,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from clawgauge.providers.embedded.provider import is_fetched
-from clawgauge.records import Prompt
+from support.coin_model import CoinModel
 from support.command import clawgauge, trust_configuration
 from support.http_exchange import ReceivedRequest
-from support.scripted_play import Cast
 from support.scripted_server import Reply, ScriptedServer, Status, Text
-from support.task_models import InOneTurn, Player, only_claims, solves
-from support.tool_models import ToolAnswer, ToolModel, always_calls, perfect
 
 PAGE = ROOT / "docs" / "screens.md"
 WIDTHS = (80, 120, 200)
-SUITES = ("core", "tool_use", "native_tools", "restraint", "agentic")
 EMBEDDED = "embedded:smollm2-135m"
 CONFIG = """\
 [providers.here]
@@ -52,34 +48,14 @@ where it is installed, the embedded one is asked too. On a terminal the marks ar
 """
 
 
-def knows(prompt: Prompt) -> ToolAnswer:
-    return perfect(prompt.suite)(prompt)
-
-
-def calls_always(prompt: Prompt) -> ToolAnswer:
-    return always_calls(prompt) if prompt.suite == "restraint" else knows(prompt)
-
-
-def slips(share: int, model: ToolModel) -> ToolModel:
-    """The same, but one answer in `share` is beside the point."""
-    return lambda prompt: (
-        ToolAnswer("Let me think about that.")
-        if _number(prompt.prompt) % share == 0
-        else model(prompt)
-    )
-
-
-def cast(answers: ToolModel, works: Player) -> Cast:
-    return Cast({suite: [works if suite == "agentic" else InOneTurn(answers)] for suite in SUITES})
-
-
-# Who they are: how they answer, how long they take for the first word, and one call in how many fails.
-MODELS: dict[str, tuple[Cast, float, int]] = {
-    "here:steady": (cast(knows, solves), 0.03, 0),
-    "gateway:thorough": (cast(slips(30, knows), solves), 0.12, 0),
-    "here:hasty": (cast(calls_always, solves), 0.008, 0),
-    "here:talker": (cast(slips(6, knows), only_claims), 0.02, 0),
-    "here:flaky": (cast(slips(4, knows), only_claims), 0.05, 5),
+# Who they are: how often they are right, how long they take for the first word, and one call in how
+# many fails.
+MODELS: dict[str, tuple[CoinModel, float, int]] = {
+    "here:steady": (CoinModel(1.0), 0.03, 0),
+    "gateway:thorough": (CoinModel(0.96, seed=1), 0.12, 0),
+    "here:hasty": (CoinModel(1.0, rates={"restraint": 0.0}), 0.008, 0),
+    "here:talker": (CoinModel(0.85, seed=2, rates={"agentic": 0.0}), 0.02, 0),
+    "here:flaky": (CoinModel(0.75, seed=3, rates={"agentic": 0.0}), 0.05, 5),
 }
 
 
@@ -89,12 +65,12 @@ def _number(text: str) -> int:
 
 
 def reply(request: ReceivedRequest) -> Reply:
-    said = next(one for label, one in MODELS.items() if label.endswith(f":{request.json['model']}"))
-    players, first_s, failing = said
+    labels = {label.partition(":")[2]: label for label in MODELS}
+    model, first_s, failing = MODELS[labels[request.json["model"]]]
     number = _number(str(request.json["messages"]))
     if failing and number % failing == 0:
         return Status(503, message="the model is being loaded")
-    answer: Text = players.reply(request)
+    answer: Text = model.reply(request)
     return replace(answer, first_delay_s=first_s * (0.6 + number % 100 / 100), gap_s=0.001)
 
 

@@ -350,7 +350,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
     figures shares one. `state` tells more: `decided_fit`, `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or
     `not_asked`, with the `chance` of being fit where it is not decided. Both are null in a summary of an earlier rule.
-    """
+    `never_shown` where the model never saw what the job is about, so that no other run would tell."""
 
     target: str
     fit: str
@@ -360,6 +360,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     place: int = 0
     state: str | None = None
     chance: float | None = None
+    never_shown: bool = False
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,13 +136,15 @@ def _describe_not_asked(jobs: Sequence[JobVerdict]) -> str:
     for job in jobs:
         if not job.ranking or job.job in asked:
             continue
-        command = "clawgauge run"
-        if job.job not in PLAIN_JOBS and job.suites:
-            command = f"clawgauge run {' '.join(f'-s {suite}' for suite in job.suites)}"
+        command = ""
+        if job.job in PLAIN_JOBS:
+            command = " (clawgauge run)"
+        elif job.suites:
+            command = f" (clawgauge run {' '.join(f'-s {suite}' for suite in job.suites)})"
         names_by_command.setdefault(command, []).append(job.job)
     parts = []
     for command, names in names_by_command.items():
-        parts.append(f"{list_names(names, len(names))} ({command})")
+        parts.append(f"{list_names(names, len(names))}{command}")
     return f"not asked: {'; '.join(parts)}" if parts else ""
 
 

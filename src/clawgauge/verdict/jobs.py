@@ -124,6 +124,10 @@ class JudgedModel:
         return Fitness.YES
 
     @property
+    def is_undecided(self) -> bool:
+        return self.fitness is Fitness.CANNOT_TELL
+
+    @property
     def is_never_shown(self) -> bool:
         """Whether another run could show nothing: a model that never saw the tools will not see
         them then either."""
@@ -192,7 +196,8 @@ def _judge_job(
             tie=len(tied) > 1 and index in tied,
             place=places[index],
             state=None if model.state is None else model.state.value,
-            chance=None if model.fitness is not Fitness.CANNOT_TELL else model.chance,
+            chance=model.chance if model.is_undecided else None,
+            never_shown=model.is_undecided and model.is_never_shown,
         )
         ranking.append(fit)
     targets: list[str] = []

@@ -116,6 +116,8 @@ def word_state(fit: Fit) -> str:
     """What is known of a model for a job: `likely fit (88%)`."""
     if fit.state is None:
         return _FITNESS_TEXTS[fit.fit]
+    if fit.never_shown:
+        return "cannot tell"
     return word_fit_state(fit.state, fit.chance)
 
 

@@ -356,6 +356,6 @@ def test_a_process_killed_while_it_starts_never_moves_judging_into_the_program(
             assert judge.play({"seed": 7}, calls, 1) == ["(no output)"]
         else:
             # Where the machine is busy, a process may have started before it is killed.
-            with pytest.raises((JudgingFault, NotInTime), match="could be started|was ended"):
+            with pytest.raises((JudgingFault, NotInTime), match=r"could be started|was ended"):
                 judge.play({"seed": 7}, calls, 1)
     assert not judging._worlds
