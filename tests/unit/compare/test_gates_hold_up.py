@@ -31,7 +31,10 @@ def broken_share(
     dice, judge = random.Random(1), parse_rule(rule)
     sides = [outcomes(dice, n, only_a, only_b) for _ in range(n_gates)]
     return (
-        sum(judge.chance_of([[(float(a), float(b))] for a, b in pairs]) < 0.05 for pairs in sides)
+        sum(
+            judge.chance_of_rates([[(float(a), float(b))] for a, b in pairs]) < 0.05
+            for pairs in sides
+        )
         / n_gates
     )
 
