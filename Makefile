@@ -74,7 +74,7 @@ format: setup
 bench: setup
 	$(BIN)/python -m bench
 
-# Which small breaks of the code no unit test notices; about half an hour. MUTANTS=200 and ROOMS="stats compare" choose.
+# Which small breaks of the code no unit test notices. MUTANTS=200 and PACKAGES="stats compare" choose.
 mutants: setup
 	nice $(BIN)/python scripts/mutants.py
 

@@ -1,7 +1,8 @@
-"""Breaks the code in small ways, one at a time, and tells which breaks the unit tests of its room do not notice.
+"""Breaks the code in small ways, one at a time, and tells which breaks no unit test notices.
 
-`make mutants` tries 60 in each room, always the same; MUTANTS=200 tries those and more, ROOMS="stats compare" these
-rooms alone. It works on a copy of the source. A survivor is a missing test, or a change that no user could see.
+`make mutants` tries 20 in each package that reads run folders, always the same ones; MUTANTS=200 tries
+those and more, PACKAGES="stats compare" these packages alone. It works on a copy of the source. A
+survivor is a missing test, or a change that no user could see.
 """
 
 import ast
@@ -20,7 +21,19 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
-ROOMS = "stats summary compare routing checks"
+# All that reads a run folder, and what judges the answers in it.
+PACKAGES = (
+    "stats checks prices run_data summary figures verdict compare history routing export reports"
+)
+MUTANTS_EACH = 20
+# Whose tests notice a break, where they are not in the package's own folder, or not all of them.
+TESTS_OF = {
+    "figures": ("reports", "summary"),
+    "run_data": ("run_data", "summary", "verdict"),
+    "summary": ("summary", "verdict"),
+    "verdict": ("verdict", "summary", "stats"),
+    "reports": ("reports", "compare", "history"),
+}
 SWAPS: dict[type, tuple[type, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.Lt),
     ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
@@ -106,60 +119,70 @@ def _breaks(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield node, "break"
 
 
-def tests_pass(copied: Path, room: str, limit_s: float | None = None, *, about: str = "") -> bool:
-    """Whether the room's tests pass on the copied source. Tests that do not end have noticed something too.
+def list_tests(package: str, module: str = "") -> list[str]:
+    """The test files of a package, those named most like a module first: they notice it soonest."""
+    files: list[Path] = []
+    for folder in TESTS_OF.get(package, (package,)):
+        files += sorted((ROOT / "tests" / "unit" / folder).rglob("test_*.py"))
 
-    The files named most like the module they are `about` go first: they notice a break the soonest.
-    """
-    files = sorted(
-        (ROOT / "tests" / "unit" / room).rglob("test_*.py"),
-        key=lambda file: difflib.SequenceMatcher(None, file.stem, f"test_{about}").ratio(),
-        reverse=True,
-    )
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *map(str, files)]
-    env = os.environ | {
-        "PYTHONPATH": str(copied),
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(copied / "hypothesis"),
-    }
-    command = [sys.executable, "-m", "pytest", *options]
+    def likeness(file: Path) -> float:
+        return difflib.SequenceMatcher(None, file.stem, f"test_{module}").ratio()
+
+    files.sort(key=likeness, reverse=True)
+    return [str(file) for file in files]
+
+
+def tests_pass(copied: Path, files: list[str], limit_s: float | None = None) -> bool:
+    """Whether tests pass on the copied source. Tests that do not end have noticed something too."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["--hypothesis-seed=0", *files]
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = str(copied)
+    environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(copied / "hypothesis")
     try:
-        return not subprocess.run(
-            command, cwd=ROOT, env=env, timeout=limit_s, capture_output=True
-        ).returncode
+        tested = subprocess.run(
+            command, cwd=ROOT, env=environment, timeout=limit_s, capture_output=True
+        )
     except subprocess.TimeoutExpired:
         return False
+    return tested.returncode == 0
 
 
-def try_room(copied: Path, room: str, most: int) -> None:
-    files = sorted((SOURCE / "clawgauge").glob(f"{room}.py")) + sorted(
-        (SOURCE / "clawgauge" / room).rglob("*.py")
-    )
-    mutants = [mutant for path in files for mutant in find_mutants(path)]
-    random.Random(room).shuffle(mutants)
-    began = time.monotonic()
-    if not tests_pass(copied, room):
-        sys.exit(f"the tests of {room} fail as they are")
-    limit_s = 10 + 5 * (time.monotonic() - began)
+def try_package(copied: Path, package: str, n_most: int) -> None:
+    """Try up to `n_most` breaks of a package, and print those that no test notices."""
+    mutants: list[Mutant] = []
+    for path in sorted((SOURCE / "clawgauge" / package).rglob("*.py")):
+        mutants += find_mutants(path)
+    random.Random(package).shuffle(mutants)
+    tried = mutants[:n_most]
+    started_s = time.monotonic()
+    if not tests_pass(copied, list_tests(package)):
+        sys.exit(f"the tests of {package} fail as they are")
+    limit_s = 10 + 5 * (time.monotonic() - started_s)
     n_survived = 0
-    for number, mutant in enumerate(mutants[:most]):
+    for number, mutant in enumerate(tried):
         target = copied / mutant.path.relative_to(SOURCE)
         target.write_bytes(mutant.source)
-        os.utime(
-            target, (number, number)
-        )  # or two breaks of one length within a second would share their bytecode
-        if tests_pass(copied, room, limit_s, about=mutant.path.stem):
+        # Two breaks of one length within a second would share their bytecode.
+        os.utime(target, (number, number))
+        if tests_pass(copied, list_tests(package, mutant.path.stem), limit_s):
             n_survived += 1
             print(mutant, flush=True)
         shutil.copyfile(mutant.path, target)
-    n_killed = len(mutants[:most]) - n_survived
-    print(
-        f"{room}: {n_killed} killed, {n_survived} survived, of {len(mutants)} there are\n",
-        flush=True,
-    )
+    n_killed = len(tried) - n_survived
+    print(f"{package}: {n_killed} killed, {n_survived} survived, of {len(mutants)} there are\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    packages = os.environ.get("PACKAGES") or PACKAGES
+    n_most = int(os.environ.get("MUTANTS") or MUTANTS_EACH)
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder, "src")
+        shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        for package in packages.split():
+            try_package(copied, package, n_most)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(SOURCE, Path(folder, "src"), ignore=shutil.ignore_patterns("__pycache__"))
-        for name in (os.environ.get("ROOMS") or ROOMS).split():
-            try_room(Path(folder, "src"), name, int(os.environ.get("MUTANTS") or 60))
+    main()
