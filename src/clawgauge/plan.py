@@ -230,10 +230,22 @@ def refuse_mixed_extent(settings: Settings) -> None:
         raise ConfigError(
             f"--draw asks one drawing of a list of prompts, and this run draws by itself: {name_prompts}"
         )
-    if settings.fail_under is not None:
+    refuse_pass_rate(settings)
+
+
+def refuse_pass_rate(settings: Settings) -> None:
+    """Refuse --fail-under where the answers decide what is asked: a rate over these is no gate."""
+    if settings.fail_under is None:
+        return
+    if names_prompts(settings):
         raise ConfigError(
-            "--fail-under needs -s or --full: what a run without them asks hangs on the answers"
+            "--fail-under wants a list of prompts that are all asked: leave out --until-decided "
+            "and --job, or gate by --require JOB"
         )
+    raise ConfigError(
+        "--fail-under needs -s or --full: what a run without them asks hangs on the answers; "
+        "its gate is --require JOB"
+    )
 
 
 def choose_suites(settings: Settings, jobs: Mapping[str, Job], *, in_context: bool) -> Settings:
@@ -260,9 +272,13 @@ def choose_jobs(settings: Settings, jobs: Mapping[str, Job]) -> list[str]:
         return [*PLAIN_JOBS, *(name for name in jobs if name not in PLAIN_JOBS)]
     for name in settings.job:
         if name not in known_jobs:
-            names = ", ".join(repr(known) for known in known_jobs)
-            raise ConfigError(f"--job {name!r}: there is no such job; the jobs are {names}")
+            raise ConfigError(word_unknown_job("--job", name, known_jobs))
     return list(settings.job)
+
+
+def word_unknown_job(option: str, name: str, known_jobs: Iterable[str]) -> str:
+    names = ", ".join(repr(known) for known in known_jobs)
+    return f"{option} {name!r}: there is no such job; the jobs are {names}"
 
 
 def suites_of_jobs(names: Iterable[str], jobs: Mapping[str, Job]) -> list[str]:

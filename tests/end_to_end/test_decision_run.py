@@ -12,6 +12,7 @@ from support.coin_model import CoinModel
 from support.command import Outcome, chat_config, clawgauge
 from support.scripted_server import ScriptedServer, Status
 
+DATA = "structured data"
 ASKED = ("main agent", "subagent with full tools", "heartbeat and triage", "structured data")
 PLAIN = ("run", "-t", "fake:scripted-model", "--run-id", "r")
 
@@ -111,3 +112,101 @@ def test_a_server_that_refuses_is_given_up_without_a_row_for_every_prompt(
     assert len(done.records()) <= 1
     events = map(json.loads, (done.folder / "events.jsonl").read_text().splitlines())
     assert "target_given_up" in {event["event"] for event in events}
+
+
+def test_a_required_job_is_a_gate(box: Path, server: ScriptedServer) -> None:
+    """Exit 0 where some model is decided fit, 1 where none is, whatever else is decided."""
+    server.reply_with(CoinModel(0.0).reply)
+    words = ("run", "-t", "fake:scripted-model", "-t", "fake:other-model", "--job", DATA)
+    failed = clawgauge(box, *words, "--require", DATA)
+    assert failed.code == 1, failed.stderr
+    assert (
+        f"gate failed: no model is decided fit for '{DATA}': "
+        "fake:other-model not fit, fake:scripted-model not fit"
+    ) in failed.stderr
+    right = CoinModel(1.0).reply
+    wrong = CoinModel(0.0).reply
+    server.reply_with(lambda request: (right if request.model == "other-model" else wrong)(request))
+    passed = clawgauge(box, *words, "--require", DATA)
+    assert passed.code == 0 and "gate failed" not in passed.stderr, passed.stderr
+
+
+def test_what_is_not_decided_yet_does_not_pass_a_gate(box: Path, server: ScriptedServer) -> None:
+    """An open job ends with 0, and with 1 where it is required; a run that goes on may pass."""
+    server.reply_with(CoinModel(1.0).reply)
+    words = (*PLAIN, "--job", DATA, "--max-calls", "5")
+    short = clawgauge(box, *words, "--require", DATA)
+    assert short.code == 1 and "fake:scripted-model likely fit" in short.stderr, short.stderr
+    without = clawgauge(box, "run", "--resume", "r")
+    assert without.code == 0
+    on = clawgauge(box, "run", "--resume", "r", "--max-calls", "100", "--require", DATA)
+    assert on.code == 0, on.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("--require", "poet"),
+            "--require 'poet': there is no such job; the jobs are 'main agent'",
+        ),
+        (("--require", "long context"), "this run does not ask for that job; add --job 'long co"),
+        (
+            ("-s", "core", "--require", "main agent"),
+            "no model can be shown fit by the prompts chosen; "
+            "add -s native_tools -s restraint -s agentic",
+        ),
+        (
+            ("-s", "core", "--job", "main agent"),
+            "the prompts chosen of core tell of none of its needs; add -s native_tools",
+        ),
+        (("-s", "core", "--job", "your own work"), "it is judged by all answers to a list"),
+        (
+            ("-s", "core", "--until-decided", "--fail-under", "0.8"),
+            "leave out --until-decided and --job, or gate by --require JOB",
+        ),
+    ],
+)
+def test_a_gate_that_could_never_be_passed_is_refused(
+    box: Path, server: ScriptedServer, words: tuple[str, ...], sentence: str
+) -> None:
+    """Before anything is asked, with what would do."""
+    done = clawgauge(box, "run", "-t", "fake:scripted-model", *words)
+    assert done.code == 2 and sentence in done.stderr, done.stderr
+    assert server.calls == []
+
+
+def test_a_pass_rate_is_no_gate_of_a_run_that_goes_on_deciding(
+    box: Path, server: ScriptedServer
+) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    clawgauge(box, *PLAIN, "--max-calls", "3")
+    done = clawgauge(box, "run", "--resume", "r", "--fail-under", "0.5")
+    assert done.code == 2 and "--fail-under needs -s or --full" in done.stderr, done.stderr
+    assert len(server.calls) == 3
+
+
+def test_needs_that_no_prompt_tells_of_are_named_before_the_run(
+    box: Path, server: ScriptedServer
+) -> None:
+    """A dry run says what would tell, and how often few prompts decide a good model."""
+    words = ("run", "-t", "fake:scripted-model", "--dry-run")
+    lacking = clawgauge(box, *words, "-s", "native_tools", "--job", "main agent")
+    assert lacking.code == 0
+    assert (
+        "main agent: nobody can be shown fit, no prompt tells of tasks: add -s agentic"
+        in lacking.stderr
+    )
+    few = clawgauge(box, *words, "-s", "restraint", "--until-decided")
+    assert (
+        "restraint: 42 families of prompts: a model at 90% is decided in 8 of 10" not in few.stderr
+    )
+    ids = ",".join(f"restraint/P{n}" for n in range(1, 13))
+    few = clawgauge(box, *words, "--prompt-ids", ids, "--until-decided")
+    assert (
+        "restraint: 12 families of prompts: a model at 90% is decided in 3 of 10 runs" in few.stderr
+    )
+    assert "(50 families: in 9)" in few.stderr
+    plain = clawgauge(box, *words)
+    assert "families" not in plain.stderr and "nobody" not in plain.stderr
+    assert server.calls == []

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clawgauge.cli.decidability import undecidable_lines
 from clawgauge.console.plain import word_skip
 from clawgauge.errors import RunFolderError
 from clawgauge.journal import stat_file
@@ -16,16 +17,12 @@ from clawgauge.plan import FIND_CONCURRENCY, Plan
 from clawgauge.prices import Price, Tokens, cost_usd, is_free
 from clawgauge.records import DecisionOptions, GroupSummary, Prompt, RunSummary, Target
 from clawgauge.run_data import Run
-from clawgauge.run_data.evidence import find_pools
 from clawgauge.run_data.schedule import carries_verdict, tier_prompts
 from clawgauge.runner.agenda import cost_budget
 from clawgauge.runner.agendas import make_agenda
-from clawgauge.stats.decision import chance_of_decision
 from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1
-from clawgauge.verdict import BUILT_IN
-from clawgauge.verdict.decision import Decisions
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
 _MAX_RUNS_READ = 20
@@ -232,7 +229,7 @@ def _word_usd(calls_of_targets: Iterable[ExpectedCalls]) -> str:
 def foresight_lines(plan: Plan) -> list[str]:
     """What the answers will be able to tell, whatever they are."""
     if plan.decision is not None:
-        return _decision_lines(plan, plan.decision)
+        return undecidable_lines(plan)
     asked = _asked_prompts(plan)
     tool_prompts = _tier_prompts(plan, asked)
     lines = []
@@ -241,29 +238,6 @@ def foresight_lines(plan: Plan) -> list[str]:
     n_prompts = len({prompt.family for prompt in asked if carries_verdict(prompt)})
     if n_prompts:
         lines.append(_compare_line(n_prompts, plan.settings.repeats))
-    return lines
-
-
-def _decision_lines(plan: Plan, decision: DecisionOptions) -> list[str]:
-    """Which needs the prompts will often not decide, and how often."""
-    known_jobs = BUILT_IN | dict(plan.jobs)
-    jobs = {name: known_jobs[name] for name in decision.jobs} or known_jobs
-    pools = find_pools(plan.asked, known_jobs)
-    lines = []
-    for question in Decisions(jobs).questions:
-        pool = pools.pools.get(question.pool)
-        if pool is None or not pool.prompts:
-            continue
-        n_families = len({pools.family(prompt) for prompt in pool.prompts})
-        if plan.drawings.n_drawings:
-            continue
-        chance = chance_of_decision(n_families, question.zone, question.zone.good)
-        if chance < _GOOD_POWER:
-            families = plural(n_families, "prompt", "different prompts")
-            lines.append(
-                f"{question.pool.removeprefix('job/')}: {families} decide a model at "
-                f"{format_percent(question.zone.good)} in {format_percent(chance)} of runs"
-            )
     return lines
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from clawgauge.cli.decidability import refuse_undecidable
 from clawgauge.cli.preflight import find_providers
 from clawgauge.cli.process import keep_secrets, run_async
 from clawgauge.cli.resume import (
@@ -71,10 +72,8 @@ from clawgauge.providers.provider_set import ProviderSet
 from clawgauge.records import CapacityOptions, DecisionOptions, Prompt, SuiteInfo, Target
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Run
-from clawgauge.run_data.evidence import find_pools
 from clawgauge.suites.drawings import NO_DRAWINGS, Drawings, rules_of
 from clawgauge.suites.load import WrittenSuite
-from clawgauge.verdict import BUILT_IN
 from clawgauge.words import plural
 
 if TYPE_CHECKING:
@@ -253,10 +252,15 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         settings = msgspec.structs.replace(settings, concurrency=concurrency)
     else:
         _refuse_impossible_load(capacity, scope.targets, providers, scope.nodes)
+    jobs = dict(basis.configuration.jobs)
+    if scope.resumed is not None:
+        # What a run was begun with decides what it asks next.
+        jobs |= scope.resumed.recorded.jobs
     decision = None
     drawings = NO_DRAWINGS
     if capacity is None:
         decision = _find_decision(scope, basis)
+        refuse_undecidable(settings, jobs, scope.prompts, scope.suites, decision)
     if decision is not None:
         drawings = _find_drawings(scope, decision, tell)
         is_plain = scope.resumed is None and bool(decision.drawings)
@@ -281,7 +285,7 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         capacity=capacity,
         decision=decision,
         drawings=drawings,
-        jobs=basis.configuration.jobs,
+        jobs=jobs,
         config_file=request.config_file,
         environ=basis.environ,
         secrets=basis.secrets,
@@ -474,8 +478,6 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
     jobs: list[str] = []
     if not basis.names_prompts or settings.job is not None:
         jobs = choose_jobs(settings, basis.configuration.jobs)
-    if not jobs:
-        _refuse_undecidable(scope)
     n_drawings = 0 if basis.names_prompts else N_DRAWINGS
     decision = DecisionOptions(
         jobs=jobs,
@@ -484,18 +486,6 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
         rules_sha256=rules_of(scope.written) if n_drawings else {},
     )
     return _add_calls_ahead(decision, scope, basis)
-
-
-def _refuse_undecidable(scope: _Scope) -> None:
-    """Refuse --until-decided where the prompts tell of no need of a job."""
-    pools = find_pools(scope.prompts, BUILT_IN)
-    if any(pool.prompts for pool in pools.pools.values()):
-        return
-    suites = ", ".join(suite.name for suite in scope.suites)
-    raise ConfigError(
-        f"--until-decided needs prompts that tell of a need of a job, and those chosen of {suites} "
-        "tell of none: leave the option out"
-    )
 
 
 def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) -> DecisionOptions:

@@ -141,7 +141,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quiet", "-q", action="store_true", help="no progress; errors are told all the same")
     add("--verbose", "-v", action="store_true", help="every figure at the end, not only the answer")
     add("--json", action="store_true", help="the summary as JSON on stdout")
-    add("--fail-under", type=float, metavar="RATE", help="exit 1 if a target's pass rate is lower")
+    add(
+        "--fail-under",
+        type=float,
+        metavar="RATE",
+        help="exit 1 if a target's pass rate is lower; needs named prompts",
+    )
+    add(
+        "--require",
+        action="append",
+        metavar="JOB",
+        help="exit 1 if no model is decided fit for this job; repeatable",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:

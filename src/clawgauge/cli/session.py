@@ -54,6 +54,8 @@ from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.context import Observer
 from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
 from clawgauge.suites import prompts_sha256
+from clawgauge.verdict.ranking import Fitness
+from clawgauge.verdict.wording import word_state
 from clawgauge.words import plural, word_unasked
 
 _VERSIONED = (
@@ -337,9 +339,12 @@ def _conclude(plan: Plan, folder: RunFolder, output: OutputOptions) -> int:
         return process.NOTHING_ANSWERED
     if summary.n_unreadable_lines:
         return process.UNREADABLE_LINES
-    if plan.settings.fail_under and not _passes_gate(summary, plan.settings.fail_under):
-        return process.GATE_FAILED
-    return process.DONE
+    is_passed = True
+    if plan.settings.fail_under:
+        is_passed = _passes_gate(summary, plan.settings.fail_under)
+    for job in plan.settings.require:
+        is_passed = _has_fit_model(summary, job) and is_passed
+    return process.DONE if is_passed else process.GATE_FAILED
 
 
 def _report_failures(summary: RunSummary) -> None:
@@ -385,6 +390,22 @@ def _passes_gate(summary: RunSummary, wanted_rate: float) -> bool:
             line = clean_cell(_gate_line(group, wanted_rate, unasked))
             sys.stderr.write(f"gate {verdict}: {line}\n")
     return all_pass
+
+
+def _has_fit_model(summary: RunSummary, job_name: str) -> bool:
+    """Whether some model is decided fit for a job; reports how each one stands if not."""
+    states = []
+    for job in summary.jobs:
+        if job.job != job_name:
+            continue
+        for fit in job.ranking:
+            if fit.fit == Fitness.YES:
+                return True
+            states.append(f"{fit.target} {word_state(fit)}")
+    standing = ", ".join(states) or "it was not judged"
+    line = clean_cell(f"no model is decided fit for {job_name!r}: {standing}")
+    sys.stderr.write(f"gate failed: {line}\n")
+    return False
 
 
 def _gate_line(group: GroupSummary, wanted_rate: float, unasked: str) -> str:

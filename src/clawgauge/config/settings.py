@@ -48,6 +48,7 @@ class Settings(RunOptions, frozen=True, kw_only=True):
     prices: str | None = None
     runs_dir: str = DEFAULT_RUNS_DIR
     fail_under: Harmless[Annotated[float | None, Option(0, 1, "a rate from 0 to 1")]] = None
+    require: Harmless[list[str]] = []
 
     def recorded(self) -> RunOptions:
         """The options among them that config.json has."""

@@ -30,8 +30,10 @@ from clawgauge.verdict.states import JobState, find_states
 # What a task is expected to take, as long as nothing is known of the model.
 _CALLS_OF_A_TASK = 7
 # The pass rate that is expected of a model before it was asked, as passes among answers.
-_EXPECTED_PASSES = 9
-_EXPECTED_ANSWERS = 10
+_EXPECTED_PASSES = 14
+_EXPECTED_ANSWERS = 15
+# Below this a score is as good as drawn to neither end.
+_NO_DRIFT = 1e-3
 
 
 class DecisionAgenda:
@@ -321,8 +323,12 @@ def _expect_answers(
     a_pass = score([FamilyCounts(1, 1, question.zone)])
     a_failure = score([FamilyCounts(0, 1, question.zone)])
     step = rate * a_pass + (1 - rate) * a_failure
-    if step > 0:
-        return (YES_AT - current_score) / step
-    if step < 0:
-        return (NO_AT - current_score) / step
-    return math.inf
+    variance = rate * (1 - rate) * (a_pass - a_failure) ** 2
+    to_yes = YES_AT - current_score
+    to_no = current_score - NO_AT
+    # A walk with this drift and spread until it leaves at either end (Wald 1945).
+    pull = 2 * step / variance
+    if abs(pull) * (to_yes + to_no) < _NO_DRIFT:
+        return to_yes * to_no / variance
+    chance_of_yes = math.expm1(-pull * to_no) / math.expm1(-pull * (to_yes + to_no))
+    return (chance_of_yes * to_yes - (1 - chance_of_yes) * to_no) / step

@@ -275,6 +275,18 @@ def find_suites(job: Job) -> dict[str, set[str]]:
     return needs_by_suite
 
 
+def find_suites_of(condition: str, job: Job) -> list[str]:
+    """The suites that show one condition of a job."""
+    suites: dict[str, None] = {}
+    for need in _SUITES_OF_NEED.get(condition, (condition,)):
+        if need in _SUITE_BY_NEED:
+            suites[_SUITE_BY_NEED[need]] = None
+    if condition in (OWN_PROMPTS, USEFUL):
+        for prompts in job.prompts:
+            suites[prompts.partition("/")[0]] = None
+    return list(suites)
+
+
 def judge_model(name: str, job: Job, group: GroupSummary, settings: Settings) -> JudgedModel:
     """One model held against a job."""
     passes = _assess_passes(job, group, settings)

@@ -27,6 +27,7 @@ HARMLESS = {
     "suites", "prompt_ids", "repeats", "concurrency", "timeout", "max_tokens", "temperature", "seed", "stream",
     "warm_up", "max_retries", "max_wait", "unique_prefix", "until_decided", "max_calls", "max_cost", "fail_under",
     "stop_after_errors", "draw", "full", "interleave", "job", "order", "max_time",
+    "require",
 }  # fmt: skip
 VALUES: tuple[Any, ...] = (["x"], "here", 1, 1.0, True)
 
