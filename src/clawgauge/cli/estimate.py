@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawgauge.cli.decidability import undecidable_lines
-from clawgauge.console.plain import word_skip
-from clawgauge.errors import RunFolderError
-from clawgauge.journal import stat_file
+from clawgauge.cli.expected_calls import ExpectedCalls, expected_calls
 from clawgauge.plan import FIND_CONCURRENCY, Plan
-from clawgauge.prices import Price, Tokens, cost_usd, is_free
-from clawgauge.records import DecisionOptions, GroupSummary, Prompt, RunSummary, Target
-from clawgauge.run_data import Run
+from clawgauge.prices import is_free
+from clawgauge.records import DecisionOptions, Prompt, Target
 from clawgauge.run_data.schedule import carries_verdict, tier_prompts
-from clawgauge.runner.agenda import cost_budget
-from clawgauge.runner.agendas import make_agenda
 from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
-_MAX_RUNS_READ = 20
-# Of all runs together, the newest first: an estimate is not worth more than a moment's reading.
-_MAX_SUMMED_UP_BYTES = 2**25
 _NATIVE_SUITE = "native_tools"
 STRONG, BETWEEN, WEAK = 0.95, 0.65, 0.3
 EXAMPLE_RATES = (STRONG, 0.9, BETWEEN, WEAK)
@@ -112,17 +103,6 @@ def power_of_drop(n_prompts: int) -> float:
     return power
 
 
-class ExpectedCalls(NamedTuple):
-    """The `n` calls to a target; time and cost if they are as the `n_past` of before."""
-
-    n: int
-    n_past: int
-    seconds: float | None
-    usd: float | None
-    left_out: Sequence[str]
-    """Which prompts are not asked, and why, in words."""
-
-
 def plan_facts(plan: Plan) -> dict[str, Any]:
     """The plan as JSON, for --dry-run --json."""
     settings = plan.settings
@@ -159,6 +139,15 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
+def first_line(plan: Plan, expected: Mapping[Target, ExpectedCalls]) -> str:
+    """What a run is about to do, in one line: how many calls, how long, at what cost."""
+    extent = f"asking {plural(len(plan.asked), 'prompt')}"
+    if plan.decision is not None:
+        extent = f"asking {_word_extent(plan.decision)}"
+    total = _total_line(list(expected.values()), is_expected=plan.decision is not None)
+    return f"{extent}; {total}"
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """What is asked, of whom, how long it will take and what it will cost."""
     settings = plan.settings
@@ -169,7 +158,7 @@ def plan_lines(plan: Plan) -> list[str]:
     turns = "; the targets take turns at every prompt" if settings.interleave else ""
     extent = f"repeats: {settings.repeats}"
     if plan.decision is not None:
-        extent = _word_extent(plan.decision)
+        extent = f"asked {_word_extent(plan.decision)}"
     lines = [f"suites: {suites}; {extent}; concurrency: {_word_concurrency(plan)}{turns}"]
     calls_by_target = expected_calls(plan)
     for target, calls in calls_by_target.items():
@@ -184,8 +173,8 @@ def plan_lines(plan: Plan) -> list[str]:
 def _word_extent(decision: DecisionOptions) -> str:
     """Until what is decided a run asks."""
     if not decision.jobs:
-        return "asked until all that these prompts can decide is decided"
-    return f"asked until decided: {', '.join(decision.jobs)}"
+        return "until all that these prompts can decide is decided"
+    return f"until decided: {', '.join(decision.jobs)}"
 
 
 def _word_concurrency(plan: Plan) -> str:
@@ -199,11 +188,16 @@ def _expectation(plan: Plan, target: Target, calls: ExpectedCalls) -> str:
     """Time and cost of a target's calls, as far as they are known."""
     described = plan.provider(target.provider).describe()
     is_cost_unknown = calls.usd is None and not is_free(described)
+    if calls.seconds is None and calls.usd is not None:
+        guess = f"about {format_money(calls.usd)} by the price list"
+        return f"{guess}, time unknown (not measured here yet)"
     if calls.seconds is None:
         and_cost = "and cost " if is_cost_unknown else ""
         return f"time {and_cost}unknown (not measured here yet)"
     time = format_duration(calls.seconds * 1000)
     cost = ", cost unknown" if is_cost_unknown else _word_usd([calls])
+    if calls.is_by_price_list:
+        cost += " by the price list"
     return f"about {time}{cost} (as measured here before, {plural(calls.n_past, 'call')})"
 
 
@@ -214,6 +208,10 @@ def _total_line(calls_of_targets: Sequence[ExpectedCalls], *, is_expected: bool)
     times_s = [calls.seconds for calls in calls_of_targets if calls.seconds is not None]
     if times_s:
         line += f", about {format_duration(sum(times_s) * 1000)}{_word_usd(calls_of_targets)}"
+    else:
+        costs = [calls.usd for calls in calls_of_targets if calls.usd is not None]
+        line += f", about {format_money(sum(costs))}" if costs else ""
+        line += ", time unknown" if n_calls else ""
     n_unknown = len(calls_of_targets) - len(times_s)
     if times_s and n_unknown:
         line += f", and {n_unknown} of unknown speed"
@@ -296,93 +294,3 @@ def _word_chance(foresight: Foresight) -> str:
 def _asks_all_native_tools(plan: Plan) -> bool:
     n_asked = sum(prompt.suite == _NATIVE_SUITE for prompt in plan.prompts)
     return any(suite.name == _NATIVE_SUITE and n_asked >= suite.n_prompts for suite in plan.suites)
-
-
-def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
-    """What is left to ask of each target, with what is known of such calls from the newest runs."""
-    past_groups = _find_past_groups(Path(plan.settings.runs_dir), plan.targets)
-    cost = cost_budget(plan)
-    expected = {}
-    for target, groups in past_groups.items():
-        agenda = make_agenda(plan, target, cost)
-        n = agenda.n_open
-        n_past = sum(group.n_success for group in groups)
-        seconds = None
-        usd = None
-        if n_past:
-            past_ms = sum((group.latency_ms.mean or 0.0) * group.n_success for group in groups)
-            seconds = round(past_ms / n_past * n / 1000 / plan.calls_at_once(target), 3)
-            call_usd = _call_usd(groups, plan.prices.get(target))
-            if call_usd is not None:
-                usd = round(call_usd * n, 6)
-        left_out = [word_skip(skip.detail) for skip in agenda.skipped]
-        expected[target] = ExpectedCalls(n, n_past, seconds, usd, left_out)
-    return expected
-
-
-def _find_past_groups(
-    runs_dir: Path, targets: Iterable[Target]
-) -> dict[Target, list[GroupSummary]]:
-    """What the newest runs measured of each target."""
-    groups_by_target: dict[Target, list[GroupSummary]] = {target: [] for target in targets}
-    folders = []
-    if runs_dir.is_dir():
-        folders = [path for path in runs_dir.iterdir() if (path / "summary.json").is_file()]
-    folders.sort(reverse=True)
-    for summary in _past_summaries(folders[:_MAX_RUNS_READ]):
-        # Under load, calls take longer than they will.
-        if summary.capacity:
-            continue
-        for group in summary.models:
-            if group.target in groups_by_target and group.latency_ms.mean is not None:
-                groups_by_target[group.target].append(group)
-    return groups_by_target
-
-
-def _past_summaries(folders: Sequence[Path]) -> Iterator[RunSummary]:
-    """The figures of earlier runs, without those that would have to be made anew from more records
-    than may be read."""
-    if not folders:
-        return
-    # Loaded only here: `run --help` need not wait for it.
-    from clawgauge.summary import summarize_folder
-    from clawgauge.summary.stored import read_summary
-
-    bytes_left = _MAX_SUMMED_UP_BYTES
-    for folder in folders:
-        try:
-            summary = read_summary(Run.open(folder))
-            results = stat_file(folder, "results.jsonl")
-            if summary is None and results is not None and results.st_size <= bytes_left:
-                bytes_left -= results.st_size
-                summary = summarize_folder(folder)
-        except RunFolderError:
-            continue
-        if summary is not None:
-            yield summary
-
-
-def _call_usd(groups: Sequence[GroupSummary], price: Price | None) -> float | None:
-    """A call at today's price and as many tokens as before, else at what it came to before."""
-    if price is not None:
-        usd = _usd_at(price, groups)
-        if usd is not None:
-            return usd
-    costs = [group.cost for group in groups if group.cost is not None]
-    if not costs:
-        return None
-    return sum(cost.usd for cost in costs) / sum(cost.n_priced for cost in costs)
-
-
-def _usd_at(price: Price, groups: Sequence[GroupSummary]) -> float | None:
-    """A call of mean length at a price; None where no length is known, or no price for it."""
-    counted = [group for group in groups if group.output_tokens is not None and group.n_success]
-    if not counted:
-        return None
-    n = sum(group.n_success for group in counted)
-    mean_tokens = Tokens(
-        input=sum(group.input_tokens or 0 for group in counted) // n,
-        output=sum(group.output_tokens or 0 for group in counted) // n,
-        cached_input=sum(group.cached_tokens or 0 for group in counted) // n,
-    )
-    return cost_usd(price, mean_tokens)

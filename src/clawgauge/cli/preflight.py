@@ -10,10 +10,8 @@ import asyncio
 import difflib
 import fnmatch
 import json
-import os
 import re
 import shutil
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,10 +21,8 @@ import msgspec
 from clawgauge.config.providers import EXAMPLE, Tell
 from clawgauge.errors import CallFailure, ConfigError, TargetError
 from clawgauge.plan import Plan, PlanDraft
-from clawgauge.prices import host_of
 from clawgauge.providers.base import ProviderSettings, unknown_provider
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.proxies import is_loopback
 from clawgauge.records import THINKING_LEVELS, ModelInfo, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT, find_type
 from clawgauge.reports.clean import clean_cell
@@ -316,39 +312,3 @@ def _report_full_disk(plan: Plan, n_targets: int, tell: Tell) -> None:
         if disk.total and disk.free < needed:
             free = format_bytes(disk.free)
             tell(f"{runs_dir}: {free} free on the disk; this run may take {format_bytes(needed)}")
-
-
-def guard_private_prompts(plan: PlanDraft, what: str, *, yes: bool) -> None:
-    """From now on all that this command writes is for its user alone.
-
-    Where a target is not a keyless server on this machine, a person at a terminal is asked whether
-    `what` ("your own prompt") may go there; elsewhere it takes --yes.
-    """
-    os.umask(0o077)
-    others = [target.label for target in plan.targets if not _stays_here(plan, target)]
-    if not others or yes:
-        return
-    where = list_names(others, _MAX_NAMES_SHOWN)
-    warning = f"{what} would leave this machine, or go where a key is needed: to {where}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError(f"{warning}; say --yes if it may, or ask models on this machine alone")
-    sys.stderr.write(f"{warning}.\nSend it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise ConfigError("nothing was sent")
-
-
-def _stays_here(plan: PlanDraft, target: Target) -> bool:
-    """Whether what a target is sent stays on this machine, as far as can be told."""
-    settings = plan.providers.settings[target.provider]
-    if settings.make is not None:
-        return False  # on a node, whatever that reports of itself
-    if find_type(settings.type).is_own_server:
-        return True
-    address = settings.base_url
-    if not address:
-        address = str(plan.provider(target.provider).describe().get("base_url") or "")
-    is_keyless = settings.api_key_env is None and settings.api_key is None and "@" not in address
-    # Ollama passes on to its cloud what is called so.
-    is_cloud_model = target.model.endswith(("-cloud", ":cloud"))
-    return is_keyless and is_loopback(host_of(address)) and not is_cloud_model

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.cli import process
+from clawgauge.cli.consent import (
+    find_expected_cost,
+    guard_expected_cost,
+    guard_private_prompts,
+)
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.planner import DecidedRun, PlanRequest, decide_run
-from clawgauge.cli.preflight import guard_private_prompts, refuse_wrong_names
+from clawgauge.cli.preflight import refuse_wrong_names
 from clawgauge.cli.process import DONE, run_async
 from clawgauge.cli.resume import ResumeRequest
 from clawgauge.config.settings import FIELDS
@@ -136,7 +141,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="default: ./clawgauge.toml; in full only once trusted",
     )
-    add("--yes", action="store_true", help="what is your own may be sent to models elsewhere")
+    add(
+        "--yes",
+        action="store_true",
+        help="it may cost what is expected, and what is your own may be sent to models elsewhere",
+    )
     add("--dry-run", action="store_true", help="show the plan; ask nothing")
     add("--quiet", "-q", action="store_true", help="no progress; errors are told all the same")
     add("--verbose", "-v", action="store_true", help="every figure at the end, not only the answer")
@@ -177,6 +186,7 @@ def execute(arguments: argparse.Namespace) -> int:
         guard_private_prompts(draft, "your own prompt", yes=arguments.yes)
     elif any(is_own_work(prompt) for prompt in draft.asked):
         guard_private_prompts(draft, "your own history", yes=arguments.yes)
+    guard_expected_cost(decided, yes=arguments.yes)
     # Loaded only now: a rehearsal needs none of it.
     from clawgauge.cli.session import OutputOptions, run_session
     from clawgauge.runner.run import run
@@ -241,5 +251,10 @@ def _rehearse(decided: DecidedRun, run_id: str | None, *, as_json: bool) -> None
     if decided.resumed is None:
         RunFolder.check_creatable(Path(plan.settings.runs_dir), run_id)
     process.tell(*plan_lines(plan), *foresight_lines(plan))
+    expected_cost = find_expected_cost(decided)
+    if expected_cost is not None:
+        process.tell(
+            f"{expected_cost}: it will be asked whether it may, or takes --yes or --max-cost"
+        )
     if as_json:
         sys.stdout.write(encode_line(plan_facts(plan)).decode())

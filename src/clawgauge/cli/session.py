@@ -15,7 +15,9 @@ import msgspec
 
 from clawgauge import __version__
 from clawgauge.cli import process
-from clawgauge.cli.estimate import expected_calls, plan_lines
+from clawgauge.cli.decidability import undecidable_lines
+from clawgauge.cli.estimate import first_line, plan_lines
+from clawgauge.cli.expected_calls import ExpectedCalls, expected_calls
 from clawgauge.cli.files import render, tell_unreadable, write_summary
 from clawgauge.cli.planner import DecidedRun
 from clawgauge.cli.preflight import look_ahead, refuse_wrong_names
@@ -23,7 +25,7 @@ from clawgauge.cli.process import cancellable, interruption
 from clawgauge.cli.resume import ResumedRun, find_changes
 from clawgauge.config.providers import Tell
 from clawgauge.config.settings import OPTIONS
-from clawgauge.console.plain import PlainLines, Progress, Tally
+from clawgauge.console.plain import PlainLines, Progress, Tally, count_calls
 from clawgauge.errors import DiskFailure, MachineError, RunFolderError, TargetError
 from clawgauge.figures import passed_of_asked, passed_of_needed
 from clawgauge.host.inventory import collect_inventory, package_versions
@@ -101,8 +103,9 @@ async def run_session(
         probes: Probes = {}
         if plan.capacity is None:
             probes = await _go_on(plan, decided.resumed, folder, tell)
+        expected = _foretell(plan, output, tell)
         with _reading_records():
-            await _ask_and_report(plan, folder, probes, ask, output)
+            await _ask_and_report(plan, folder, probes, expected, ask, output)
             return _conclude(plan, folder, output)
 
 
@@ -112,11 +115,12 @@ async def _run_new(
     plan = decided.draft.complete(decided.open_work())
     if not plan.settings.targets and plan.capacity is None:
         tell("\n".join(plan_lines(plan)))
+    expected = _foretell(plan, output, tell)
     probes = await look_ahead(plan, plan.targets, tell)
     # What a run that comes to nothing takes away again; what was there before stays.
     missing = missing_folders(Path(plan.settings.runs_dir))
     with _begin(plan, run_id, missing) as folder, _reading_records():
-        tally = await _ask_and_report(plan, folder, probes, ask, output)
+        tally = await _ask_and_report(plan, folder, probes, expected, ask, output)
         if plan.capacity is None and not tally.n_answered:
             try:
                 refuse_wrong_names(plan, plan.targets, tally.ended, probes)
@@ -125,6 +129,18 @@ async def _run_new(
                 _remove(folder, missing)
                 raise
         return _conclude(plan, folder, output)
+
+
+def _foretell(plan: Plan, output: OutputOptions, tell: Tell) -> Mapping[Target, ExpectedCalls]:
+    """Say what the run will take, and what it cannot decide, before anybody is asked."""
+    if output.quiet or plan.capacity is not None:
+        return {}
+    expected = expected_calls(plan)
+    if any(calls.n for calls in expected.values()):
+        tell(clean_cell(first_line(plan, expected)))
+        for line in undecidable_lines(plan):
+            tell(clean_cell(line))
+    return expected
 
 
 @contextmanager
@@ -138,12 +154,17 @@ def _reading_records() -> Iterator[None]:
 
 
 async def _ask_and_report(
-    plan: Plan, folder: RunFolder, probes: Probes, ask: Ask, output: OutputOptions
+    plan: Plan,
+    folder: RunFolder,
+    probes: Probes,
+    expected: Mapping[Target, ExpectedCalls],
+    ask: Ask,
+    output: OutputOptions,
 ) -> Tally:
     """All that is to be asked, with what a person sees meanwhile."""
     interruption.advice = f", calls in flight are lost; {_word_go_on(plan, folder, 'them')}"
     is_silent = output.quiet or plan.capacity is not None
-    tally = _make_silent_tally(plan) if is_silent else _make_display(plan, folder.path)
+    tally = _make_silent_tally(plan) if is_silent else _make_display(plan, folder.path, expected)
     try:
         with tally:
             await _ask(plan, folder, tally, probes, ask)
@@ -183,44 +204,49 @@ def _make_silent_tally(plan: Plan) -> Tally:
     return Tally({target: Progress() for target in plan.targets})
 
 
-def _make_display(plan: Plan, path: Path) -> Tally:
+def _make_display(plan: Plan, path: Path, expected: Mapping[Target, ExpectedCalls]) -> Tally:
     """A live table where a person looks at stderr, else plain lines.
 
     The figures are those of the whole run, earlier stretches included.
     """
     rows: dict[Target, Progress] = {}
-    for target, calls in expected_calls(plan).items():
+    for target, calls in expected.items():
         past_s = None
+        past_usd = None
         if calls.seconds and calls.n:
             past_s = calls.seconds / calls.n
-        rows[target] = Progress(calls.n, past_s)
+        if calls.usd is not None and calls.n:
+            past_usd = calls.usd / calls.n
+        rows[target] = Progress(calls.n, past_s, past_usd)
     context_suites = frozenset(prompt.suite for prompt in plan.prompts if prompt.in_context)
     if plan.work.done:
-        _count_earlier_calls(rows, path, context_suites)
+        _count_earlier_calls(plan, rows, path, context_suites)
     # Targets on other machines are asked side by side.
     elsewhere = [target for target in plan.targets if not runs_alone(plan.providers, target)]
     interleaved = plan.settings.interleave or plan.is_asked_elsewhere or len(elsewhere) > 1
+    settings: dict[str, Any] = {
+        "interleaved": interleaved,
+        "counts_turns": plan.decision is not None,
+        "context_suites": context_suites,
+        "redact": plan.redact,
+    }
     if sys.stderr.isatty():
         from clawgauge.console.live import LiveTable
 
-        table = LiveTable(
-            rows, interleaved=interleaved, context_suites=context_suites, redact=plan.redact
-        )
+        table = LiveTable(rows, **settings)
         if table.can_redraw:
             return table
-    return PlainLines(
-        rows, interleaved=interleaved, context_suites=context_suites, redact=plan.redact
-    )
+    return PlainLines(rows, **settings)
 
 
 def _count_earlier_calls(
-    rows: Mapping[Target, Progress], path: Path, context_suites: frozenset[str]
+    plan: Plan, rows: Mapping[Target, Progress], path: Path, context_suites: frozenset[str]
 ) -> None:
     for record in iter_results(path, Row):
         row = rows.get(record.target)
         if not record.was_asked or row is None:
             continue
-        row.n_before += 1
+        row.n_before += count_calls(record, counts_turns=plan.decision is not None)
         if record.suite not in context_suites:
             row.n_judged += record.objective_pass is not None
             row.n_passed += record.objective_pass is True

@@ -33,7 +33,7 @@ _MAX_ERRORS = 4
 _MIN_BAR_CHARS = 10
 _MAX_BAR_CHARS = 60
 # What the figures beside the bar take.
-_FIGURES_CHARS = 45
+_FIGURES_CHARS = 60
 _ASKING = "asking"
 
 
@@ -98,9 +98,9 @@ class LiveTable(Tally):
             n_calls += row.n_before + row.n_calls
         elapsed_s = max(1.0, time.monotonic() - self._entered_s)
         times = format_duration(1000 * elapsed_s)
-        left_s = self.left_s()
-        if left_s:
-            times += f", about {format_duration(1000 * max(1.0, left_s))} left"
+        left = self.word_left()
+        if left:
+            times += f", {left}"
         width = min(_MAX_BAR_CHARS, self._console.width - _FIGURES_CHARS)
         progress_bar = ProgressBar(max(1, n_calls), n_done, max(_MIN_BAR_CHARS, width))
         bar = Table.grid(padding=(0, 2))

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Result, Target
@@ -83,17 +83,20 @@ def _word_spent_budget(detail: Mapping[str, Any]) -> str:
 class Progress:
     """How far one target is.
 
-    `n_before` calls were made in earlier sessions; a call took `past_s` in earlier runs.
+    `n_before` calls were made in earlier sessions; a call took `past_s` in earlier runs, and is
+    taken to cost `past_usd`.
     """
 
     n_calls: int = 0
     past_s: float | None = None
+    past_usd: float | None = None
     n_before: int = 0
     n_done: int = 0
     n_errors: int = 0
     n_judged: int = 0
     n_passed: int = 0
     cost_usd: float | None = None
+    n_priced: int = 0
     latencies_ms: deque[int] = field(default_factory=partial(deque, maxlen=_MAX_LATENCIES))
     started_s: float | None = None
     newest_s: float = 0.0
@@ -111,6 +114,25 @@ class Progress:
         share_left = self.n_left / max(1, self.n_calls)
         return call_s + (past_s - call_s) * share_left
 
+    def left_usd(self) -> float | None:
+        """What the calls that are left are expected to cost; None where nobody knows."""
+        call_usd = self.past_usd
+        if self.cost_usd is not None and self.n_priced:
+            call_usd = self.cost_usd / self.n_priced
+        return None if call_usd is None else call_usd * self.n_left
+
+
+class CountedCell(Protocol):
+    """What a result and a line of a run have in common that a display counts."""
+
+    @property
+    def turns(self) -> int | None: ...
+
+
+def count_calls(cell: CountedCell, *, counts_turns: bool) -> int:
+    """How many calls a cell is: one; where turns are counted, a task is as many as it took."""
+    return max(1, cell.turns or 1) if counts_turns else 1
+
 
 @dataclass
 class Tally(Observer):
@@ -123,6 +145,8 @@ class Tally(Observer):
 
     rows: Mapping[Target, Progress]
     interleaved: bool = False
+    counts_turns: bool = False
+    """Whether each turn of a task is counted as a call."""
     context_suites: frozenset[str] = frozenset()
     redact: Callable[[str], str] = str
     errors: Counter[tuple[Target, str]] = field(default_factory=Counter)
@@ -143,7 +167,8 @@ class Tally(Observer):
             row.n_calls = max(row.n_done, row.n_calls - 1)
             self.reasons.setdefault(_kind(target, result), result.error or "")
             return
-        row.n_done += 1
+        n_calls = count_calls(result, counts_turns=self.counts_turns)
+        row.n_done += n_calls
         row.newest_s = time.monotonic()
         if result.availability_status == "ok":
             self.n_answered += 1
@@ -158,6 +183,7 @@ class Tally(Observer):
             self.reasons.setdefault(_kind(target, result), result.error or "")
         if result.cost_usd is not None:
             row.cost_usd = (row.cost_usd or 0.0) + result.cost_usd
+            row.n_priced += n_calls
 
     def calls_left(self, target: Target, n_calls: int) -> None:
         row = self.rows[target]
@@ -174,6 +200,24 @@ class Tally(Observer):
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         row = self.rows[target]
         row.n_calls = row.n_done
+
+    def left_usd(self) -> float | None:
+        """What the rest of the run is expected to cost; None where that is not known of anybody."""
+        costs = []
+        for target, row in self.rows.items():
+            usd = row.left_usd()
+            if target not in self.ended and usd is not None:
+                costs.append(usd)
+        return sum(costs) if costs else None
+
+    def word_left(self) -> str:
+        """`about 3m 10s and $0.12 left`; nothing where there is nothing to say."""
+        left_s = self.left_s()
+        if not left_s:
+            return ""
+        left_usd = self.left_usd()
+        cost = f" and {format_money(left_usd)}" if left_usd else ""
+        return f"about {format_duration(1000 * max(1.0, left_s))}{cost} left"
 
     def left_s(self) -> float | None:
         """What is left of the run; None as long as nobody can tell."""
@@ -223,10 +267,10 @@ class PlainLines(Tally):
         is_report_due = now_s - self.newest_line_s > _REPORT_EVERY_S
         if is_known_error and (not is_report_due or target in self.ended):
             return
-        left_s = None
+        left = ""
         if is_report_due:
             self.newest_line_s = now_s
-            left_s = self.left_s()
+            left = self.word_left()
         row = self.rows[target]
         name = f"{result.suite}/{result.prompt_id} {result.prompt_name}"
         if self.interleaved:
@@ -239,8 +283,8 @@ class PlainLines(Tally):
             outcome += f", {format_money(total_usd)} so far"
         if result.error:
             outcome += f": {result.error}"
-        if left_s:
-            outcome += f"; about {format_duration(left_s * 1000)} left"
+        if left:
+            outcome += f"; {left}"
         _print_line(f"  [{row.n_done}/{row.n_calls}] {name}: {outcome}")
 
     def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:

@@ -27,8 +27,8 @@ from clawgauge.suites.drawings import Drawings
 from clawgauge.verdict.decision import Decisions, Question
 from clawgauge.verdict.states import JobState, find_states
 
-# What a task is expected to take, as long as nothing is known of the model.
-_CALLS_OF_A_TASK = 7
+CALLS_OF_A_TASK = 7
+"""What a task is expected to take, as long as nothing is known of the model."""
 # The pass rate that is expected of a model before it was asked, as passes among answers.
 _EXPECTED_PASSES = 14
 _EXPECTED_ANSWERS = 15
@@ -287,7 +287,7 @@ class DecisionAgenda:
                     n_by_source[index] = max(n_by_source[index], min(n_expected, n_left))
         total = 0.0
         for source, n_answers in zip(self._sources, n_by_source, strict=True):
-            calls_each = _CALLS_OF_A_TASK if source.effort is Effort.TASK else 1
+            calls_each = CALLS_OF_A_TASK if source.effort is Effort.TASK else 1
             total += n_answers * calls_each
         return math.ceil(total) + len(self._leftovers)
 

@@ -7,6 +7,9 @@ import pytest
 from clawgauge.console.plain import PlainLines, Progress, Tally
 from clawgauge.errors import CallFailure
 from clawgauge.records import Target
+from clawgauge.runner.agenda import Cell
+from clawgauge.suites import load_suite
+from support.simulated_decisions import answer
 
 ONE, TWO = Target("fake", "one"), Target("fake", "two")
 
@@ -52,3 +55,29 @@ def test_a_dead_target_speaks_of_other_prompts_where_it_has_some(
         ONE, CallFailure("error", "gone", "why"), n_others
     )
     assert said in capsys.readouterr().err
+
+
+def test_what_is_left_costs_what_calls_have_cost() -> None:
+    """At first by what is expected of a call; of a target that cannot answer nothing is left."""
+    row = asked(5, 20.0, past_usd=0.02)
+    assert Tally({ONE: row}).left_usd() == pytest.approx(0.10)
+    row.cost_usd = 0.25
+    row.n_priced = 5
+    tally = Tally({ONE: row, TWO: Progress(n_calls=10, past_s=1.0, past_usd=0.01)})
+    assert tally.left_usd() == pytest.approx(0.25 + 0.10)
+    assert tally.word_left() == "about 30 s and $0.3500 left"
+    tally.ended[TWO] = CallFailure("skipped_unavailable", "connection_refused")
+    assert tally.left_usd() == pytest.approx(0.25)
+    assert Tally({ONE: asked(5, 20.0)}).left_usd() is None
+
+
+@pytest.mark.parametrize(("counts_turns", "n_calls"), [(True, 7), (False, 1)])
+def test_where_turns_are_counted_a_task_is_as_many_calls_as_it_took(counts_turns, n_calls) -> None:
+    """A run that decides says what is left in requests, and counts what is done in them too."""
+    task = load_suite("agentic").prompts[0]
+    tally = Tally({ONE: Progress(n_calls=20)}, counts_turns=counts_turns)
+    tally.target_started(ONE, 20)
+    tally.recorded(ONE, answer(Cell(task, 0), True))
+    tally.calls_left(ONE, 13)
+    assert tally.rows[ONE].n_done == n_calls
+    assert tally.rows[ONE].n_calls == n_calls + 13
