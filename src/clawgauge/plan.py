@@ -65,6 +65,9 @@ PLAIN_MAX_CALLS = 400
 """How many requests a target gets at most where neither prompts nor a limit are named."""
 N_DRAWINGS = 3
 """How many drawings of a prompt there are beside the text as written."""
+NATIVE_SUITE = "native_tools"
+TEXT_SUITE = "tool_use"
+"""What shows calls where a model takes no tools: it is asked to write them."""
 # How many prompts are asked both bare and in the user's own context where none are named.
 _N_IN_CONTEXT = {"native_tools": 22, "restraint": 15, "agentic": 9}
 
@@ -258,6 +261,9 @@ def choose_suites(settings: Settings, jobs: Mapping[str, Job], *, in_context: bo
         suites = list(BUILTIN_SUITES)
     else:
         suites = suites_of_jobs(choose_jobs(settings, jobs), jobs)
+        if NATIVE_SUITE in suites and TEXT_SUITE not in suites:
+            # Asked only of a target that takes no tools.
+            suites.append(TEXT_SUITE)
     return msgspec.structs.replace(settings, suites=suites)
 
 

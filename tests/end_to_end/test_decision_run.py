@@ -10,7 +10,13 @@ import pytest
 
 from support.coin_model import CoinModel
 from support.command import Outcome, chat_config, clawgauge
-from support.scripted_server import ScriptedServer, Status
+from support.scripted_server import (
+    InstalledModel,
+    ReceivedRequest,
+    ScriptedServer,
+    Status,
+    Text,
+)
 
 DATA = "structured data"
 ASKED = ("main agent", "subagent with full tools", "heartbeat and triage", "structured data")
@@ -210,3 +216,91 @@ def test_needs_that_no_prompt_tells_of_are_named_before_the_run(
     plain = clawgauge(box, *words)
     assert "families" not in plain.stderr and "nobody" not in plain.stderr
     assert server.calls == []
+
+
+NO_TOOLS = Status(400, {"error": {"message": "scripted-model does not support tools"}})
+
+
+def of_suite(done: Outcome, name: str) -> list[dict[str, Any]]:
+    return [record for record in done.records() if record["suite"] == name]
+
+
+def test_who_refuses_tools_is_asked_for_calls_in_writing_and_for_what_needs_no_tools(
+    box: Path, server: ScriptedServer
+) -> None:
+    """One refused call is enough: no job that needs tools is decided, the others are."""
+    coin = CoinModel(1.0)
+    server.reply_with(
+        lambda request: NO_TOOLS if request.json.get("tools") else coin.reply(request)
+    )
+    done = clawgauge(box, *PLAIN, "--concurrency", "1")
+    assert done.code == 0, done.stderr
+    refused = [record for record in done.records() if record["failure_type"] == "tools_refused"]
+    assert len(refused) == 1
+    jobs = fits(done)
+    assert jobs["structured data"]["state"] == "decided_fit"
+    assert jobs["main agent"]["fit"] == "cannot_tell" and jobs["main agent"]["never_shown"]
+    assert "its server says that it takes no tools" in jobs["main agent"]["why"]
+    (model,) = done.summary()["models"]
+    # One of the twenty-two prompts that it takes is of another suite.
+    assert len(of_suite(done, "tool_use")) == 21
+    assert model["tool_use"]["source"] == "text" and model["asking_ended"] == "all_asked"
+    assert not model["tool_use"]["recommended_for_subagents"]
+    assert "it refuses tools: nothing more with tools was asked" in done.stderr
+    # No further run is advised that would meet the same refusal.
+    assert "-s native_tools" not in done.stderr and "--resume" not in done.stderr
+    again = clawgauge(box, "run", "--resume", "r")
+    assert "nothing is left to ask" in again.stderr
+
+
+def test_who_never_gets_to_see_the_tools_is_asked_no_more_of_them(
+    box: Path, server: ScriptedServer
+) -> None:
+    """Three of the first four native prompts were too short to hold the tools."""
+    coin = CoinModel(1.0)
+
+    def reply(request: ReceivedRequest) -> Text:
+        if request.json.get("tools"):
+            return Text("I have no tools.", usage=(12, 5))
+        return coin.reply(request)
+
+    server.reply_with(reply)
+    done = clawgauge(box, *PLAIN, "--concurrency", "1")
+    assert done.code == 0, done.stderr
+    n_offered = sum(record["tools_offered"] for record in done.records())
+    assert n_offered == 3
+    assert of_suite(done, "tool_use") and not of_suite(done, "agentic")
+    assert "the tools on offer do not reach it" in done.stderr
+    assert fits(done)["structured data"]["state"] == "decided_fit"
+
+
+def test_who_takes_tools_is_not_asked_for_calls_in_writing(
+    box: Path, server: ScriptedServer
+) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    done = clawgauge(box, *PLAIN, "--concurrency", "1")
+    assert not of_suite(done, "tool_use")
+    shown = clawgauge(box, "run", "-t", "fake:scripted-model", "--dry-run")
+    assert "tool_use (30 prompts, where a model takes no tools)" in shown.stderr
+
+
+def test_a_model_whose_server_says_that_it_takes_no_tools_is_never_offered_any(
+    box: Path,
+) -> None:
+    coin = CoinModel(1.0)
+    model = InstalledModel("plain:1b", capabilities=("completion",))
+    with ScriptedServer(models=[model], dialect="ollama") as ollama:
+        ollama.reply_with(coin.reply)
+        done = clawgauge(
+            box,
+            *("run", "-t", "ollama_openai:plain:1b", "--run-id", "r"),
+            env={"OLLAMA_HOST": ollama.base_url},
+        )
+    assert done.code == 0, done.stderr
+    assert (
+        "it cannot be shown fit for main agent, subagent with full tools and heartbeat and triage\n"
+    ) in done.stderr
+    assert not any(record["tools_offered"] for record in done.records())
+    assert of_suite(done, "tool_use")
+    assert fits(done)["main agent"]["fit"] == "cannot_tell"
+    assert fits(done)["structured data"]["state"] == "decided_fit"

@@ -31,7 +31,7 @@ from support.tool_models import (
     read_references,
 )
 
-SUITES = ("core", "native_tools", "restraint", "agentic")
+SUITES = ("core", "native_tools", "restraint", "agentic", "tool_use")
 N_DRAWINGS = 3
 _USAGE = (4_000, 7)
 

@@ -30,6 +30,7 @@ class InstalledModel:
     quantization_level: str = "Q4_K_M"
     context_length: int = 131072
     parameters: str = ""
+    capabilities: tuple[str, ...] | None = None
 
     def details(self) -> dict[str, Any]:
         return {
@@ -80,9 +81,10 @@ class OllamaState:
             "general.architecture": model.family,
             f"{model.family}.context_length": model.context_length,
         }
-        return Status(
-            200, {"parameters": model.parameters, "details": model.details(), "model_info": info}
-        )
+        shown = {"parameters": model.parameters, "details": model.details(), "model_info": info}
+        if model.capabilities is not None:
+            shown["capabilities"] = list(model.capabilities)
+        return Status(200, shown)
 
     def _generate(self, asked: dict[str, Any]) -> Status:
         name = str(asked.get("model", ""))

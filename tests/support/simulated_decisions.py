@@ -91,6 +91,7 @@ def ask(
     rng: random.Random | None = None,
     at_most: int = 10_000,
     makes_call: IsRight = lambda prompt, draw: False,
+    refuses_tools: bool = False,
 ) -> dict[SpendingKey, Result]:
     """Ask until the agenda has no more, or `at_most` cells were taken; with `rng` answers come back
     in an order of its own. Returns the results, as they came."""
@@ -110,6 +111,10 @@ def ask(
             is_right(cell.prompt, cell.draw),
             makes_call=makes_call(cell.prompt, cell.draw),
         )
+        if refuses_tools and cell.prompt.tools:
+            result = msgspec.structs.replace(
+                result, availability_status="error", success=False, failure_type="tools_refused"
+            )
         results[cell.spending_key] = result
         agenda.learn(result)
 

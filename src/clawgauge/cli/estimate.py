@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 from clawgauge.cli.decidability import undecidable_lines
 from clawgauge.cli.expected_calls import ExpectedCalls, expected_calls
-from clawgauge.plan import FIND_CONCURRENCY, Plan
+from clawgauge.plan import FIND_CONCURRENCY, NATIVE_SUITE, TEXT_SUITE, Plan
 from clawgauge.prices import is_free
 from clawgauge.records import DecisionOptions, Prompt, Target
 from clawgauge.run_data.schedule import carries_verdict, tier_prompts
 from clawgauge.stats.paired import mcnemar_exact
 from clawgauge.stats.proportions import binomial_cdf
 from clawgauge.stats.tiers import DECIDED_LEVEL, judge_tier_1
+from clawgauge.verdict import BUILT_IN
+from clawgauge.verdict.jobs import find_suites
 from clawgauge.words import format_duration, format_money, format_percent, plural
 
-_NATIVE_SUITE = "native_tools"
 STRONG, BETWEEN, WEAK = 0.95, 0.65, 0.3
 EXAMPLE_RATES = (STRONG, 0.9, BETWEEN, WEAK)
 """True pass rates for which it is told whether their tier will be decided."""
@@ -152,9 +153,7 @@ def plan_lines(plan: Plan) -> list[str]:
     """What is asked, of whom, how long it will take and what it will cost."""
     settings = plan.settings
     n_by_suite = Counter(prompt.suite for prompt in plan.asked)
-    suites = ", ".join(
-        f"{suite.name} ({plural(n_by_suite[suite.name], 'prompt')})" for suite in plan.suites
-    )
+    suites = ", ".join(_word_suite(plan, suite.name, n_by_suite) for suite in plan.suites)
     turns = "; the targets take turns at every prompt" if settings.interleave else ""
     extent = f"repeats: {settings.repeats}"
     if plan.decision is not None:
@@ -168,6 +167,26 @@ def plan_lines(plan: Plan) -> list[str]:
         lines.append("; ".join([line, *calls.left_out]))
     lines.append(_total_line(list(calls_by_target.values()), is_expected=plan.decision is not None))
     return lines
+
+
+def _word_suite(plan: Plan, name: str, n_by_suite: Mapping[str, int]) -> str:
+    """`core (66 prompts)`, and of one that few are asked when."""
+    n_prompts = plural(n_by_suite[name], "prompt")
+    if name == _find_reserve(plan):
+        n_prompts += ", where a model takes no tools"
+    return f"{name} ({n_prompts})"
+
+
+def _find_reserve(plan: Plan) -> str | None:
+    """The suite that a run asks only of a target that takes no tools, where it has one."""
+    if plan.decision is None or not plan.decision.jobs:
+        return None
+    known_jobs = BUILT_IN | dict(plan.jobs)
+    needed: set[str] = set()
+    for name in plan.decision.jobs:
+        if name in known_jobs:
+            needed.update(find_suites(known_jobs[name]))
+    return None if TEXT_SUITE in needed else TEXT_SUITE
 
 
 def _word_extent(decision: DecisionOptions) -> str:
@@ -271,7 +290,7 @@ def _tier_line(plan: Plan, tool_prompts: Sequence[Prompt]) -> str:
     more = ""
     is_unsure = any(foresight.p_decided < _GOOD_POWER for foresight in foresights)
     if is_unsure and not _asks_all_native_tools(plan):
-        more = f"; `-s {_NATIVE_SUITE}` asks more"
+        more = f"; `-s {NATIVE_SUITE}` asks more"
     if not any(foresight.p_decided for foresight in foresights):
         return f"tier: {prompts} cannot tell whether a model is Tier 1, whatever the answers{more}"
     by_rate = {foresight.rate: foresight for foresight in foresights}
@@ -292,5 +311,5 @@ def _word_chance(foresight: Foresight) -> str:
 
 
 def _asks_all_native_tools(plan: Plan) -> bool:
-    n_asked = sum(prompt.suite == _NATIVE_SUITE for prompt in plan.prompts)
-    return any(suite.name == _NATIVE_SUITE and n_asked >= suite.n_prompts for suite in plan.suites)
+    n_asked = sum(prompt.suite == NATIVE_SUITE for prompt in plan.prompts)
+    return any(suite.name == NATIVE_SUITE and n_asked >= suite.n_prompts for suite in plan.suites)

@@ -27,6 +27,8 @@ from clawgauge.records import THINKING_LEVELS, ModelInfo, ProviderProbe, Target
 from clawgauge.registry import OPENAI_CHAT, find_type
 from clawgauge.reports.clean import clean_cell
 from clawgauge.suites.long_text import estimate_tokens
+from clawgauge.verdict import BUILT_IN
+from clawgauge.verdict.decision import TOOL_NEEDS, find_conditions
 from clawgauge.words import format_bytes, list_names, plural
 
 _PROBE_S = 5.0
@@ -279,8 +281,7 @@ def _find_doubts(plan: Plan, target: Target, probe: ProviderProbe) -> list[str]:
     doubts = []
     n_offering = sum(bool(prompt.tools) for prompt in plan.asked)
     if model.takes_tools is False and n_offering:
-        offer = plural(n_offering, "prompt offers", "prompts offer")
-        doubts.append(f"the server says that it takes no tools, and {offer} some")
+        doubts.append(f"the server says that it takes no tools{_word_without_tools(plan)}")
     window = None if settings.extra.get("context") else model.context_tokens
     if window:
         n_too_long = 0
@@ -293,6 +294,25 @@ def _find_doubts(plan: Plan, target: Target, probe: ProviderProbe) -> list[str]:
             longer = plural(n_too_long, "prompt is", "prompts are")
             doubts.append(f"{longer} longer than its window of {window} tokens")
     return doubts
+
+
+def _word_without_tools(plan: Plan) -> str:
+    """What follows of that: what cannot be told, or which prompts will fail."""
+    if plan.decision is None:
+        n_offering = sum(bool(prompt.tools) for prompt in plan.asked)
+        offer = plural(n_offering, "prompt offers", "prompts offer")
+        return f", and {offer} some"
+    known_jobs = BUILT_IN | dict(plan.jobs)
+    jobs = []
+    for name in plan.decision.jobs:
+        if name not in known_jobs:
+            continue
+        conditions = find_conditions(name, known_jobs[name])
+        if any(condition.name in TOOL_NEEDS for condition in conditions):
+            jobs.append(name)
+    if not jobs:
+        return ""
+    return f": it cannot be shown fit for {list_names(jobs, len(jobs))}"
 
 
 def _find_model(probe: ProviderProbe, name: str) -> ModelInfo | None:

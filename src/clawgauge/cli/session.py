@@ -47,7 +47,7 @@ from clawgauge.records import (
     Target,
 )
 from clawgauge.reports.clean import clean_cell, one_row
-from clawgauge.reports.summary import describe_ending
+from clawgauge.reports.summary import count_unanswered, describe_ending
 from clawgauge.reports.words import word_failure, word_given_up
 from clawgauge.run_data import Row, Run
 from clawgauge.run_data.resume import resume_command
@@ -386,7 +386,7 @@ def _show_ending(plan: Plan, folder: RunFolder, summary: RunSummary, *, verbose:
     interrupted = interruption.happened
     # After Ctrl-C the run goes on first, as said where calls were given up; errors come after.
     is_unfinished = any(group.attempted < group.n_scheduled for group in summary.models)
-    has_failures = any(group.attempted > group.n_ok for group in summary.models)
+    has_failures = any(count_unanswered(group) for group in summary.models)
     retry_errors = has_failures and not (interrupted and is_unfinished)
     resume = resume_command(folder.path, plan.config_file, retry_errors=retry_errors)
     config = Run.open(folder.path).config

@@ -25,6 +25,14 @@ _MAX_LATENCIES = 500
 _REPORT_EVERY_S = 30.0
 
 
+# Why a target was asked nothing with tools any more, by the code of the event.
+_NO_TOOLS = {
+    "provider": "its server says that it takes no tools",
+    "refused": "it refuses tools",
+    "dropped": "the tools on offer do not reach it",
+}
+
+
 def word_skip_reason(detail: Mapping[str, Any]) -> str:
     """Why prompts cannot be asked of a target, from the detail of a `skip` event."""
     if detail["reason"] == "beyond_context":
@@ -46,6 +54,8 @@ def word_stop(event: str, detail: Mapping[str, Any]) -> str:
         return _word_spent_budget(detail)
     if event in ("jobs_decided", "jobs_undecided"):
         return _word_decision(event, detail)
+    if event == "takes_no_tools":
+        return f"{_NO_TOOLS[detail['why']]}: nothing more with tools was asked"
     evidence = f"{detail['k']} of {plural(detail['n'], 'tool prompt')} passed"
     tier = f"Tier {detail['tier']} is {format_percent(detail['p'])} likely"
     if event == "decided":

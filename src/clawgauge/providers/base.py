@@ -326,6 +326,10 @@ class Provider(AbstractAsyncContextManager["Provider"]):
         """How many tokens fit this model's window, as far as it is known before the first call."""
         return self.context_tokens
 
+    async def takes_tools(self, model: str) -> bool | None:
+        """Whether this model takes tools; None where nobody says so before the first call."""
+        return None
+
     async def why_not_together(self, models: list[str], free_bytes: int) -> str | None:
         """Why these models cannot be served side by side with so much memory to spare.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,10 +82,7 @@ class Ollama(ChatServer):
 
     async def look_up(self, model: ModelInfo) -> ModelInfo:
         facts = await self._show(model.name)
-        capabilities = facts.get("capabilities")
-        takes_tools = None
-        if isinstance(capabilities, list):
-            takes_tools = "tools" in capabilities
+        takes_tools = _read_takes_tools(facts)
         model_info = facts.get("model_info")
         if not isinstance(model_info, dict):
             model_info = {}
@@ -93,6 +91,12 @@ class Ollama(ChatServer):
         return msgspec.structs.replace(
             model, context_tokens=context_tokens, takes_tools=takes_tools
         )
+
+    async def takes_tools(self, model: str) -> bool | None:
+        # What cannot be asked the first call will say with its own evidence.
+        with contextlib.suppress(CallFailure):
+            return _read_takes_tools(await self._show(model))
+        return None
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         try:
@@ -166,6 +170,12 @@ class Ollama(ChatServer):
         """What the server knows of one model. Raises `CallFailure`."""
         body = msgspec.json.encode({"model": model})
         return decode_lenient(await self.client.query(self.api + "/show", body)) or {}
+
+
+def _read_takes_tools(facts: Mapping[str, Any]) -> bool | None:
+    """Whether a model takes tools, by what `/api/show` says of it."""
+    capabilities = facts.get("capabilities")
+    return "tools" in capabilities if isinstance(capabilities, list) else None
 
 
 def _model_info(item: dict[str, Any]) -> ModelInfo:

@@ -10,6 +10,7 @@ from clawgauge.records.result import (
     TOO_FEW_TOKENS,
     TOOLS_DROPPED,
     LEAST_LATER_TOKENS,
+    TOOLS_REFUSED,
     TPS_RULE,
     Attempt,
     CellRow,

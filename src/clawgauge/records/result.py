@@ -32,6 +32,8 @@ TOO_FEW_TOKENS: Final = "too_few_tokens"
 """In `Result.tools_unseen`: the server counted too few tokens to have shown the tools."""
 NO_TEMPLATE: Final = "no_template"
 """In `Result.tools_unseen`: the model's chat template has no place for tools."""
+TOOLS_REFUSED = "tools_refused"
+"""The failure type of a call whose server says that the model takes no tools."""
 CHECK_FAILED = "check_failed"
 """Why an answer has no verdict, as `Result.not_judged` says it: the check itself broke."""
 TPS_RULE = 2

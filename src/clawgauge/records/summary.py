@@ -76,13 +76,15 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 class ToolsSeen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the tools on offer reached the model. Of `n_offered` answered calls that offered some, `n_native` made a
     native call, which proves it; of the others the server counted too few prompt tokens to have shown them in
-    `n_too_few_tokens`, and its chat template has no place for them in `n_no_template`. `unseen`: it never saw them."""
+    `n_too_few_tokens`, and its chat template has no place for them in `n_no_template`. `unseen`: it never saw them.
+    `refused`: its server says that it takes none."""
 
     n_offered: int
     n_native: int
     n_too_few_tokens: int
     n_no_template: int
     unseen: bool
+    refused: bool = False
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):

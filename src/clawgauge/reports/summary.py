@@ -20,7 +20,7 @@ from clawgauge.figures import (
     read_figure,
     read_percentile,
 )
-from clawgauge.records import SERVER_PARTS, GroupSummary, RunConfig, RunSummary
+from clawgauge.records import SERVER_PARTS, TOOLS_REFUSED, GroupSummary, RunConfig, RunSummary
 from clawgauge.records.summary import ClockTrust, CostSummary, Repeatability, ToolUse
 from clawgauge.reports import words
 from clawgauge.reports.answer import describe_context, describe_jobs, describe_models, describe_next
@@ -650,6 +650,16 @@ def _may_go_on(group: GroupSummary) -> bool:
     return group.asking_ended in (None, "budget_spent")
 
 
+def count_unanswered(group: GroupSummary) -> int:
+    """How many calls had no answer, and may have one when they are asked again: not those that
+    were refused because the model takes no tools."""
+    n_refused = 0
+    for failure in group.failures:
+        if failure.failure_type == TOOLS_REFUSED:
+            n_refused += failure.n_attempted
+    return group.attempted - group.n_ok - n_refused
+
+
 def describe_ending(
     summary: RunSummary,
     config: RunConfig | None,
@@ -661,7 +671,7 @@ def describe_ending(
 ) -> list[Section]:
     """What a terminal shows as a run ends. `refill` is the command that goes on with it."""
     lacking = []
-    n_failed = sum(group.attempted - group.n_ok for group in summary.models)
+    n_failed = sum(count_unanswered(group) for group in summary.models)
     if n_failed:
         lacking.append(f"{plural(n_failed, 'call')} not answered")
     # How many, and why, is said among what is worth knowing.

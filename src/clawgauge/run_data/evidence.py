@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from clawgauge.records import FamilyTally, Job, Prompt, PromptKey, Target
+from clawgauge.records import TOOLS_REFUSED, FamilyTally, Job, Prompt, PromptKey, Target
 from clawgauge.run_data.row import Row, is_harm
-from clawgauge.run_data.schedule import asks_for_restraint, is_own_work, is_task, tier_prompts
+from clawgauge.run_data.schedule import (
+    asks_for_restraint,
+    expecting_prompts,
+    is_own_work,
+    is_task,
+)
 
 CALLS = "calls"
 ARGUMENTS = "arguments"
 RESTRAINT = "restraint"
 TASKS = "tasks"
 TEXT_CALLS = "text_calls"
-"""Calls that are written as text, where no prompt of a run offers tools. No job rests on them."""
+"""Calls that are written as text, by prompts that offer no tools. No job rests on them."""
 # A server that has answered other calls is up: what it did not answer in time, or not to the end,
 # is a failure of the model that it serves.
 _FAILURES_OF_A_SERVER_THAT_IS_UP = frozenset({"timeout", "stream_interrupted"})
@@ -61,8 +66,8 @@ class EvidencePools:
 def find_pools(prompts: Sequence[Prompt], jobs: Mapping[str, Job]) -> EvidencePools:
     """The pools of a run that has these prompts to ask, for these jobs."""
     bare = [prompt for prompt in prompts if not prompt.in_context]
-    native_keys = frozenset(prompt.key for prompt in tier_prompts(bare) if prompt.tools)
-    text_keys = frozenset(prompt.key for prompt in tier_prompts(bare) if not prompt.tools)
+    native_keys = frozenset(prompt.key for prompt in expecting_prompts(bare) if prompt.tools)
+    text_keys = frozenset(prompt.key for prompt in expecting_prompts(bare) if not prompt.tools)
     restraint = []
     tasks = []
     pairs = set()
@@ -119,6 +124,10 @@ class Observation(NamedTuple):
     """None where there is no verdict on an answer."""
     is_refusal: bool
     did_harm: bool
+    refuses_tools: bool = False
+    """Whether the server said that the model takes no tools."""
+    drops_tools: bool = False
+    """Whether the tools on offer cannot have reached the model."""
 
 
 class ObservedCell(Protocol):
@@ -140,6 +149,8 @@ class ObservedCell(Protocol):
     def not_judged(self) -> str | None: ...
     @property
     def was_asked(self) -> bool: ...
+    @property
+    def tools_unseen(self) -> str | None: ...
 
 
 def observe(cell: ObservedCell) -> Observation:
@@ -160,6 +171,8 @@ def observe(cell: ObservedCell) -> Observation:
         passed=passed,
         is_refusal=cell.failure_type == _REFUSAL,
         did_harm=is_harm(cell.violation),
+        refuses_tools=cell.failure_type == TOOLS_REFUSED,
+        drops_tools=cell.tools_unseen is not None,
     )
 
 

@@ -34,6 +34,11 @@ def prefer_native(expecting: Sequence[T], offers_tools: Callable[[T], bool]) -> 
 def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
     """The prompts a tier rests on: those that expect a tool, but for tasks and what is told apart
     from a tier."""
+    return prefer_native(expecting_prompts(prompts), lambda prompt: bool(prompt.tools))
+
+
+def expecting_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The prompts that expect a tool, but for tasks and what is told apart from a tier."""
     candidates = list(prompts)
     pairs = paired_keys(candidates)
     expecting = []
@@ -42,7 +47,7 @@ def tier_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
         is_apart = is_apart or prompt.key in pairs
         if prompt.expected_tools and not prompt.in_context and not is_apart:
             expecting.append(prompt)
-    return prefer_native(expecting, lambda prompt: bool(prompt.tools))
+    return expecting
 
 
 def is_task(prompt: Prompt) -> bool:
@@ -283,6 +288,15 @@ def read_decided(events: Iterable[Event], target_label: str) -> dict[str, str]:
             if decision in ("yes", "no"):
                 decided[str(question)] = decision
     return decided
+
+
+def read_no_tools(events: Iterable[Event], target_label: str) -> str | None:
+    """Why a target was asked nothing with tools any more, as a code; None where it takes them."""
+    why: str | None = None
+    for event in events:
+        if event.event == "takes_no_tools" and event.target == target_label:
+            why = str(event.detail.get("why"))
+    return why
 
 
 def read_asking_end(events: Iterable[Event], target_label: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from clawgauge.plan import EarlierAnswers, Plan
 from clawgauge.records import DecisionOptions, Job, Prompt, Target
 from clawgauge.run_data.asking_order import order_sources
-from clawgauge.run_data.evidence import find_pools
+from clawgauge.run_data.evidence import CALLS, TEXT_CALLS, find_pools
 from clawgauge.runner.agenda import (
     Agenda,
     Budget,
@@ -27,12 +27,16 @@ AnyAgenda: TypeAlias = Agenda | DecisionAgenda
 
 
 def make_agenda(
-    plan: Plan, target: Target, cost: CostBudget | None = None, window: int | None = None
+    plan: Plan,
+    target: Target,
+    cost: CostBudget | None = None,
+    window: int | None = None,
+    takes_tools: bool | None = None,
 ) -> AnyAgenda:
     """What a target is asked.
 
     The `cost` budget is the whole run's: what one target spends, the next has not. `window` is the
-    model's context window in tokens, where it is known.
+    model's context window in tokens, and `takes_tools` whether it takes any, where these are known.
     """
     settings = plan.settings
     earlier = plan.work.answers.get(target, EarlierAnswers())
@@ -50,7 +54,9 @@ def make_agenda(
     if plan.decision is None:
         return Agenda(cells, budgets, skipped)
     prompts = [prompt for prompt in plan.asked if prompt.key not in left_out]
-    return _make_decision_agenda(plan, plan.decision, target, prompts, earlier, budgets, skipped)
+    return _make_decision_agenda(
+        plan, plan.decision, target, prompts, earlier, budgets, skipped, takes_tools
+    )
 
 
 def _make_decision_agenda(
@@ -61,6 +67,7 @@ def _make_decision_agenda(
     earlier: EarlierAnswers,
     budgets: list[Budget],
     skipped: Sequence[Outcome],
+    takes_tools: bool | None,
 ) -> DecisionAgenda:
     known_jobs = BUILT_IN | dict(plan.jobs)
     pools = find_pools(prompts, known_jobs)
@@ -72,6 +79,9 @@ def _make_decision_agenda(
         jobs = {name: known_jobs[name] for name in decision.jobs if name in known_jobs}
         decisions = Decisions(jobs)
     else:
+        if pools.pools[CALLS].prompts:
+            # What shows calls in writing decides nothing beside native calls: it is asked in full.
+            sources = [source for source in sources if TEXT_CALLS not in source.pools]
         fed_pools = {pool for source in sources for pool in source.pools}
         decisions = Decisions(known_jobs, only_pools=fed_pools)
         needed = {text.prompt.key for source in sources for text in source.texts}
@@ -87,4 +97,5 @@ def _make_decision_agenda(
         recorded=earlier.observations,
         leftovers=leftovers,
         skipped=skipped,
+        takes_tools=takes_tools,
     )

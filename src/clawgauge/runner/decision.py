@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clawgauge.records import FamilyTally, Job, Prompt, Result
 from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
 from clawgauge.run_data.evidence import (
+    TEXT_CALLS,
     Evidence,
     EvidencePools,
     Observation,
     Observations,
     TextKey,
+    Weight,
     observe,
 )
 from clawgauge.runner.agenda import Budget, Cell, Outcome, SpendingKey, describe_spent
-from clawgauge.stats.decision import NO_AT, YES_AT, FamilyCounts, score
+from clawgauge.stats.decision import CALLS_ZONE, NO_AT, YES_AT, Decision, FamilyCounts, score
 from clawgauge.suites.drawings import Drawings
 from clawgauge.verdict.decision import Decisions, Question
 from clawgauge.verdict.states import JobState, find_states
@@ -32,6 +34,8 @@ CALLS_OF_A_TASK = 7
 # The pass rate that is expected of a model before it was asked, as passes among answers.
 _EXPECTED_PASSES = 14
 _EXPECTED_ANSWERS = 15
+# Of so many first answers to prompts with tools most must have reached the model.
+_CALLS_WITH_TOOLS = 4
 # Below this a score is as good as drawn to neither end.
 _NO_DRIFT = 1e-3
 
@@ -57,6 +61,7 @@ class DecisionAgenda:
         recorded: Mapping[SpendingKey, Observation],
         leftovers: Sequence[Prompt] = (),
         skipped: Sequence[Outcome] = (),
+        takes_tools: bool | None = None,
     ) -> None:
         self.skipped = skipped
         self.answered = asyncio.Event()
@@ -84,6 +89,12 @@ class DecisionAgenda:
         self._is_given_up = False
         self._chosen: Cell | None = None
         self._n_recorded = 0
+        # Of the first answers to prompts with tools, which of them never reached the model.
+        self._first_drops: list[bool] = []
+        # Why the target is asked nothing with tools any more, as a code; None while it takes them.
+        self._no_tools: str | None = None
+        if takes_tools is False:
+            self._leave_out_tools("provider")
         self._choose()
 
     @property
@@ -215,9 +226,43 @@ class DecisionAgenda:
             self._evidence.observations.add(cell.prompt.key, cell.draw, cell.repeat, observation)
             self._n_applied += 1
             learned = True
+            if cell.prompt.tools and self._no_tools is None:
+                self._learn_of_tools(observation)
         if learned:
             self._decisions.learn(self._evidence.count_all(), self._evidence.observations.n_harm)
         return is_complete
+
+    def _learn_of_tools(self, observation: Observation) -> None:
+        """See whether the target takes tools at all: by its word, or by the first few answers."""
+        if observation.refuses_tools:
+            self._leave_out_tools("refused")
+            return
+        if observation.weight is not Weight.ANSWER or len(self._first_drops) == _CALLS_WITH_TOOLS:
+            return
+        self._first_drops.append(observation.drops_tools)
+        if sum(self._first_drops) > _CALLS_WITH_TOOLS / 2:
+            self._leave_out_tools("dropped")
+
+    def _leave_out_tools(self, why: str) -> None:
+        """Ask nothing with tools any more, and what shows calls that are written as text instead."""
+        self._no_tools = why
+        with_tools = {text.prompt.key for text in self._texts() if text.prompt.tools}
+        closed = []
+        for name, pool in self._evidence.pools.pools.items():
+            if pool.prompts and pool.prompts <= with_tools | self._evidence.pools.pairs:
+                closed.append(name)
+        self._decisions.close(closed)
+        if any(TEXT_CALLS in source.pools for source in self._sources):
+            self._decisions.add_question(Question(TEXT_CALLS, CALLS_ZONE))
+            self._decisions.learn(self._evidence.count_all(), self._evidence.observations.n_harm)
+        self._leftovers = [prompt for prompt in self._leftovers if not prompt.tools]
+
+    def _texts(self) -> Iterator[TextToAsk]:
+        for source in self._sources:
+            yield from source.texts
+
+    def _can_be_asked(self, prompt: Prompt) -> bool:
+        return self._no_tools is None or not prompt.tools
 
     def _choose_text(self) -> TextToAsk | None:
         """The next text of the source that is furthest from being good, of the least effort."""
@@ -240,8 +285,9 @@ class DecisionAgenda:
         texts = self._sources[index].texts
         while self._next_text[index] < len(texts):
             text = texts[self._next_text[index]]
-            is_asked = (text.prompt.key, text.draw) in self._asked_texts
-            if not is_asked and self._drawings.draw(text.prompt, text.draw) is not None:
+            is_over = (text.prompt.key, text.draw) in self._asked_texts
+            is_over = is_over or not self._can_be_asked(text.prompt)
+            if not is_over and self._drawings.draw(text.prompt, text.draw) is not None:
                 return text
             self._next_text[index] += 1
         return None
@@ -269,6 +315,8 @@ class DecisionAgenda:
             for text in source.texts:
                 key = (text.prompt.key, text.draw)
                 if key not in self._asked_texts or key in self._asked_again:
+                    continue
+                if not self._can_be_asked(text.prompt):
                     continue
                 if not self._evidence.observations.is_settled(*key):
                     self._asked_again.add(key)
@@ -300,14 +348,19 @@ class DecisionAgenda:
             if question.pool in self._evidence.pools.pools:
                 questions[question.label] = self._decisions.of_question(question).value
                 scores[question.label] = round(self._decisions.scores[question], 6)
+        if self._no_tools is not None:
+            outcomes.append(Outcome("takes_no_tools", {"why": self._no_tools}))
+        jobs = {name: self._decisions.of_job(name) for name in self._decisions.jobs}
+        is_left_open = self._no_tools is not None and Decision.OPEN in jobs.values()
         detail: dict[str, Any] = {
             "questions": questions,
             "scores": scores,
-            "jobs": {name: self._decisions.of_job(name).value for name in self._decisions.jobs},
+            "jobs": {name: decision.value for name, decision in jobs.items()},
             "answers": self._n_applied,
-            "all_asked": self._is_over and not self.is_decided,
+            "all_asked": self._is_over and (is_left_open or not self.is_decided),
         }
-        event = "jobs_decided" if self.is_decided else "jobs_undecided"
+        is_decided = self.is_decided and not is_left_open
+        event = "jobs_decided" if is_decided else "jobs_undecided"
         outcomes.append(Outcome(event, detail))
         outcomes += describe_spent(self._budgets, self.n_untaken)
         return outcomes

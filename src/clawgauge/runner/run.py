@@ -174,8 +174,12 @@ async def _make_agendas(
     """The agendas of the targets that are asked something; why the others are not is recorded."""
     agendas = {}
     for target in targets:
-        window = await context.plan.provider(target.provider).find_window(target.model)
-        agenda = make_agenda(context.plan, target, context.cost, window)
+        provider = context.plan.provider(target.provider)
+        window = await provider.find_window(target.model)
+        takes_tools = None
+        if context.plan.decision is not None:
+            takes_tools = await provider.takes_tools(target.model)
+        agenda = make_agenda(context.plan, target, context.cost, window, takes_tools)
         if agenda.n_open or has_other_work:
             agendas[target] = agenda
         else:

@@ -38,6 +38,7 @@ from clawgauge.run_data.schedule import (
     Stop,
     read_asking_end,
     read_decided,
+    read_no_tools,
     read_stop,
 )
 from clawgauge.summary.capacity import read_capacity
@@ -151,6 +152,7 @@ def summarize_group(
         beside.tasks,
         evidence,
         decided,
+        is_told_without=read_no_tools(events, target.label) == "provider",
     )
     warnings = group_warnings(group, coverage.n_scheduled, stop, tool_use)
     if beside.agreement.n:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from clawgauge.records import (
     NO_TEMPLATE,
     TOO_FEW_TOKENS,
+    TOOLS_REFUSED,
     CallBalance,
     PromptKey,
     ToolChannels,
@@ -53,11 +54,14 @@ def judge_tool_use(
     tasks: PooledRate,
     evidence: Evidence | None = None,
     decided: Mapping[str, str] | None = None,
+    *,
+    is_told_without: bool = False,
 ) -> ToolUse:
     """The tier from the answered prompts that expect a tool, restraint and tasks left out; and
     who may be a subagent. Prompts that offer tools decide where there are any; else the prompts
     that expect a tool named in text. Where a search decided how many were asked, what it told
-    stands, and nothing is held decided that looking often could be."""
+    stands, and nothing is held decided that looking often could be. `is_told_without` says that the
+    server told before the first call that the model takes no tools."""
     apart = schedule.apart
     pool = find_pool(group.endings, apart)
     pooled = pool_rate(
@@ -105,7 +109,7 @@ def judge_tool_use(
         formats=formats,
         caution=word_caution(_find_cautions(group.offered, schedule, arguments, n_rescued, n_made)),
         tier1=standing.tier_1,
-        tools_seen=judge_tools_seen(group),
+        tools_seen=judge_tools_seen(group, is_told_without=is_told_without),
     )
     n_harm = group.total("harm").value
     if evidence is None:
@@ -159,11 +163,14 @@ def _is_decided_by_search(tier: int | None, tier_1: str, evidence: tiers.Effecti
     return tier_1 == "no" and is_above_tier_3 is (tier == 2)
 
 
-def judge_tools_seen(group: Group) -> ToolsSeen | None:
+def judge_tools_seen(group: Group, *, is_told_without: bool = False) -> ToolsSeen | None:
     """Whether the tools on offer reached the model: the one place that decides it. None where
     none were offered."""
     offered = group.total("native_calls")
-    if not offered.n:
+    is_refused = is_told_without or any(e.failure_type == TOOLS_REFUSED for e in group.endings)
+    # A native call proves that it takes them.
+    is_refused = is_refused and not offered.value
+    if not offered.n and not is_refused:
         return None
     n_too_few, n_no_template = group.total(TOO_FEW_TOKENS).value, group.total(NO_TEMPLATE).value
     is_often = n_too_few + n_no_template > _UNSEEN_SHARE * offered.n
@@ -172,7 +179,8 @@ def judge_tools_seen(group: Group) -> ToolsSeen | None:
         n_native=offered.value,
         n_too_few_tokens=n_too_few,
         n_no_template=n_no_template,
-        unseen=is_often and offered.value < _SEEN_SHARE * offered.n,
+        unseen=is_refused or (is_often and offered.value < _SEEN_SHARE * offered.n),
+        refused=is_refused,
     )
 
 

@@ -40,7 +40,8 @@ OWN_PROMPTS = "prompts"
 USEFUL = "useful"
 RECOMMENDED = "recommended"
 _HIGHEST_BAD = 0.98
-_POOL_NEEDS = (CALLS, ARGUMENTS, RESTRAINT, TASKS)
+TOOL_NEEDS = (CALLS, ARGUMENTS, RESTRAINT, TASKS)
+"""The needs that nobody can show who takes no tools."""
 RECOMMENDATION = (
     (CALLS, CALLS_ZONE),
     (ARGUMENTS, ARGUMENTS_ZONE),
@@ -86,7 +87,7 @@ def find_conditions(name: str, job: Job) -> list[Condition]:
         if need == RECOMMENDED:
             for pool, zone in RECOMMENDATION:
                 conditions.append(Condition(pool, (Question(pool, zone),)))
-        elif need in _POOL_NEEDS:
+        elif need in TOOL_NEEDS:
             conditions.append(Condition(need, (Question(need, zone_of(job, need)),)))
         elif need == USEFUL:
             questions = [Question(ARGUMENTS, FALLBACK_ZONE)]
@@ -123,6 +124,8 @@ class Decisions:
         if TEXT_CALLS in only_pools:
             self._beside_jobs.append(Question(TEXT_CALLS, CALLS_ZONE))
         self._conditions = {name: find_conditions(name, job) for name, job in jobs.items()}
+        # What nothing can be asked of any more.
+        self._closed_pools: frozenset[str] = frozenset()
         self.scores: dict[Question, float] = {}
         self._decided: dict[Question, Decision] = {}
 
@@ -139,6 +142,16 @@ class Decisions:
     @property
     def jobs(self) -> list[str]:
         return list(self._conditions)
+
+    def close(self, pools: Collection[str]) -> None:
+        """Nothing can be asked of these pools any more: what they have not decided stays open, and
+        so does every job that they belong to."""
+        self._closed_pools = frozenset(pools)
+
+    def add_question(self, question: Question) -> None:
+        """Ask something for its own sake, beside the jobs."""
+        if question not in self._beside_jobs:
+            self._beside_jobs.append(question)
 
     def learn(self, tallies: Tallies, n_harm: int) -> None:
         """Decide what these counts decide. Harm in a task is a no to every question of tasks."""
@@ -175,22 +188,37 @@ class Decisions:
         return Decision.YES
 
     def open_questions(self) -> list[Question]:
-        """What is open and could still decide a job that is open."""
+        """What is open, can be asked, and could still decide a job that is open."""
         if self._only_pools:
             still_open = []
             for question in self.questions:
-                is_open = self.of_question(question) is Decision.OPEN
-                if is_open and question.pool in self._only_pools:
+                if question.pool in self._only_pools and self._can_be_asked(question):
                     still_open.append(question)
             return still_open
         questions: dict[Question, None] = {}
         for name, conditions in self._conditions.items():
-            if self.of_job(name) is not Decision.OPEN:
+            if self.of_job(name) is not Decision.OPEN or self._is_out_of_reach(conditions):
                 continue
             for condition in conditions:
                 if self.of_condition(condition) is not Decision.OPEN:
                     continue
                 for question in condition.questions:
-                    if self.of_question(question) is Decision.OPEN:
+                    if self._can_be_asked(question):
                         questions[question] = None
+        for question in self._beside_jobs:
+            if self._can_be_asked(question):
+                questions[question] = None
         return list(questions)
+
+    def _can_be_asked(self, question: Question) -> bool:
+        is_open = self.of_question(question) is Decision.OPEN
+        return is_open and question.pool not in self._closed_pools
+
+    def _is_out_of_reach(self, conditions: Iterable[Condition]) -> bool:
+        """Whether one of a job's conditions is open, and nothing can be asked of it any more."""
+        for condition in conditions:
+            if self.of_condition(condition) is not Decision.OPEN:
+                continue
+            if not any(self._can_be_asked(question) for question in condition.questions):
+                return True
+        return False

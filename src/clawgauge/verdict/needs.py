@@ -95,7 +95,11 @@ def assess_tool_needs(
 def find_never_shown(tools_seen: ToolsSeen | None) -> Reason | None:
     """Why nothing can be told of a model that never saw the tools it was offered; None where it saw
     them."""
-    if tools_seen is None or not tools_seen.unseen:
+    if tools_seen is None:
+        return None
+    if tools_seen.refused:
+        return Reason(ReasonCode.TAKES_NO_TOOLS)
+    if not tools_seen.unseen:
         return None
     if tools_seen.n_no_template >= tools_seen.n_too_few_tokens:
         code = ReasonCode.TEMPLATE_WITHOUT_TOOLS

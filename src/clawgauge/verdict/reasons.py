@@ -36,6 +36,7 @@ class ReasonCode(Enum):
     # with tools).
     TEMPLATE_WITHOUT_TOOLS = auto()
     TOO_FEW_PROMPT_TOKENS = auto()
+    TAKES_NO_TOOLS = auto()
     # The texts do not fit its context window (figures: the window).
     WINDOW_TOO_SMALL = auto()
     # Where a model runs.
@@ -62,6 +63,7 @@ NEVER_SHOWN = frozenset(
     {
         ReasonCode.TEMPLATE_WITHOUT_TOOLS,
         ReasonCode.TOO_FEW_PROMPT_TOKENS,
+        ReasonCode.TAKES_NO_TOOLS,
         ReasonCode.WINDOW_TOO_SMALL,
     }
 )

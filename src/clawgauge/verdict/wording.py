@@ -48,6 +48,7 @@ _TEXTS = {
         "the model never saw the tools: in {k} of {calls} with tools the server counted "
         "too few prompt tokens to have shown them"
     ),
+    ReasonCode.TAKES_NO_TOOLS: "its server says that it takes no tools",
     ReasonCode.WINDOW_TOO_SMALL: (
         "its window is {0} tokens here (context in the provider's table)"
     ),

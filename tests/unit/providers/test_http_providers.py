@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from clawgauge.providers.http.errors import classify_error_reply
 from support.scripted_server import (
     Reset,
     ScriptedServer,
@@ -156,3 +159,29 @@ def test_llama_cpp_tells_where_the_time_went(server: ScriptedServer) -> None:
         server.script(SseBytes(first + last))
         done, failure = attempt("openai_chat", server.v1_url)
         assert failure is None and done.server_ns == told
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "failure_type"),
+    [
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools", "tools_refused"),
+        (404, "No endpoints found that support tool use. To learn more", "tools_refused"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and ...', "tools_refused"),
+        (500, "tools param requires --jinja flag", "tools_refused"),
+        (400, "Function calling is not enabled for models/gemma-3-27b-it", "tools_refused"),
+        (400, "tools is not supported in this model. For a list", "tools_refused"),
+        (400, "Unsupported parameter: 'tools' is not supported with this model.", "tools_refused"),
+        (400, "Invalid schema for function 'look': 'minItems' is not supported", "http_400"),
+        (400, "tool_choice 'required' is not supported", "http_400"),
+        (400, "tools[3].function.name: too long", "http_400"),
+        (429, "does not support tools", "http_429"),
+        (503, "the tool server is not available", "http_503"),
+    ],
+)
+def test_a_refusal_of_all_tools_is_told_from_a_fault_in_one(
+    status: int, message: str, failure_type: str
+) -> None:
+    body = json.dumps({"error": {"message": message}}).encode()
+    failure = classify_error_reply(status, {}, body, "some-model")
+    assert failure.failure_type == failure_type
+    assert failure.retryable == (failure_type in ("http_429", "http_503"))

@@ -179,3 +179,45 @@ def test_a_target_that_cannot_answer_is_given_up_without_records() -> None:
     assert agenda.take() is not None
     assert agenda.give_up()
     assert agenda.take() is None and agenda.n_open == 0
+
+
+def refusing(agenda, coin, **options):
+    """Asked as `ask` does, of a server that refuses every request with tools."""
+    return ask(agenda, coin.is_right, refuses_tools=True, **options)
+
+
+@pytest.mark.parametrize("calls_ahead", [1, 8])
+def test_who_refuses_tools_is_asked_the_same_after_a_kill(calls_ahead: int) -> None:
+    """When that was found out is a place in the order, and no moment."""
+    coin = CoinModel(0.9, seed=3)
+    whole = refusing(plain_agenda(calls_ahead=calls_ahead), coin)
+    refused = [key for key, result in whole.items() if result.failure_type == "tools_refused"]
+    assert 1 <= len(refused) <= calls_ahead
+    assert any(key[0] == "tool_use" for key in whole)
+    for killed_after in (1, 5, len(whole) - 3):
+        first = refusing(
+            plain_agenda(calls_ahead=calls_ahead), coin, at_most=killed_after, rng=random.Random(1)
+        )
+        resumed = plain_agenda(calls_ahead=calls_ahead, recorded=observations(first))
+        rest = refusing(resumed, coin)
+        assert set(first) | set(rest) == set(whole) and not set(first) & set(rest)
+        ended = outcome_of(resumed, "jobs_undecided")
+        assert ended["all_asked"] and ended["jobs"]["main agent"] == "open"
+        assert outcome_of(resumed, "takes_no_tools") == {"why": "refused"}
+
+
+def test_one_native_call_that_never_saw_its_tools_proves_nothing() -> None:
+    """Only where most of the first four did not: two of them may come of a server's odd counts."""
+    for n_dropped, is_left_out in ((2, False), (3, True)):
+        agenda = plain_agenda()
+        n_seen = 0
+        while (cell := agenda.take()) is not None:
+            result = answer(cell, True)
+            if cell.prompt.tools:
+                n_seen += 1
+                if n_seen <= n_dropped:
+                    result = msgspec.structs.replace(result, tools_unseen="too_few_tokens")
+            agenda.learn(result)
+        events = {outcome.event for outcome in agenda.outcomes()}
+        assert ("takes_no_tools" in events) == is_left_out
+        assert n_seen == 3 if is_left_out else n_seen > 20

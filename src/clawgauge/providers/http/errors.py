@@ -23,6 +23,7 @@ import msgspec
 
 from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure, Status
+from clawgauge.records import TOOLS_REFUSED
 
 MAX_VALUES = 250_000
 ERROR_TEXT_CHARS = 2000
@@ -53,6 +54,19 @@ _MODEL_MESSAGE = re.compile(
     r"|no longer available)\b",
     re.IGNORECASE | re.DOTALL,
 )
+# What servers say to a request with tools where the model, or the server as it was started, takes
+# none. A fault in one tool's schema is none of these.
+_NO_TOOLS_MESSAGE = re.compile(
+    r"(?:does not|doesn't|not) support(?:ed)? (?:tools?|tool use|tool calling|function calling)\b"
+    r"|\btools?'? (?:is|are) not (?:supported|enabled)\b"
+    r"|\b(?:tool use|tool calling|function calling) is not (?:supported|enabled)\b"
+    r"|no endpoints found that support tool use"
+    r"|unsupported (?:parameter|value)s?:? '?\[?'?tools\b"
+    r"|does not support parameters: \['tools'"
+    r"|tools? (?:choice|param) requires --(?:enable-auto-tool-choice|jinja)",
+    re.IGNORECASE,
+)
+_NO_TOOLS_STATUSES = frozenset({400, 404, 422, 500, 501})
 _RATE_LIMIT_CODES = frozenset(
     {"429", "rate_limit_exceeded", "rate_limit_error", "resource_exhausted"}
 )
@@ -218,6 +232,10 @@ def classify_error_reply(
     elif codes & _MODEL_CODES or (may_be_about_model and _MODEL_MESSAGE.search(message)):
         availability = "skipped_unavailable"
         failure_type = "model_not_found"
+        retryable = False
+
+    elif status in _NO_TOOLS_STATUSES and _NO_TOOLS_MESSAGE.search(message):
+        failure_type = TOOLS_REFUSED
         retryable = False
 
     retry_after_s = None
