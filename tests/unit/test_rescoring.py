@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,42 @@ def test_a_check_that_breaks_today_leaves_the_row_as_it_is() -> None:
         rescoring.kept == {"could not be judged, because the check failed": 2}
         and rescoring.n_judged == 0
     )
+
+
+OLD_RUN = Path(__file__).parents[1] / "data" / "run_0_1_0"
+
+
+def rules_of(folder: Path) -> tuple[int, int, bool]:
+    """The rule of config.json and of summary.json, and whether jobs have a state by it."""
+    rule = json.loads((folder / "config.json").read_bytes()).get("rule", 1)
+    summary = json.loads((folder / "summary.json").read_bytes())
+    states = {fit["state"] for job in summary["jobs"] for fit in job["ranking"]}
+    return rule, summary["rule"], states != {None}
+
+
+def test_a_run_keeps_its_rule_until_todays_is_wanted(tmp_path: Path) -> None:
+    """summarize, show and rescore judge an old run as it was judged; --rule now judges it as a run of today,
+    and from then on everybody does."""
+    folder = tmp_path / "runs" / "old"
+    shutil.copytree(OLD_RUN, folder)
+    for words in (("summarize", "old"), ("rescore", "old"), ("show", "old", "--json")):
+        assert clawgauge(tmp_path, *words).code == 0
+        assert rules_of(folder) == (1, 1, False)
+    rehearsed = clawgauge(tmp_path, "rescore", "old", "--rule", "now", "--dry-run")
+    assert "jobs would be judged by rule 2" in rehearsed.stderr
+    assert rules_of(folder) == (1, 1, False)
+    done = clawgauge(tmp_path, "rescore", "old", "--rule", "now")
+    assert done.code == 0 and "jobs are judged by rule 2" in done.stderr, done.stderr
+    assert rules_of(folder) == (2, 2, True)
+    for words in (("summarize", "old"), ("rescore", "old")):
+        again = clawgauge(tmp_path, *words)
+        assert again.code == 0 and "rule" not in again.stderr
+        assert rules_of(folder) == (2, 2, True)
+
+
+def test_a_run_without_a_plan_has_nothing_for_todays_rule(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "older"
+    shutil.copytree(OLD_RUN, folder)
+    (folder / "config.json").unlink()
+    done = clawgauge(tmp_path, "rescore", "older", "--rule", "now")
+    assert done.code == 2 and "does not say which prompts it had" in done.stderr

@@ -2,6 +2,7 @@
 
 A prompt is judged by the specification on record, so that a folder stays what it was; `--suite` takes that of another
 version of the suite, where it asks the same. An answer cut at 64 KB keeps its verdict: it was made on the whole text.
+Jobs are judged by the rule that the run was made under; `--rule now` judges them by today's from then on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +24,7 @@ from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal import KEY_WITHHELD, iter_results
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import Event, Prompt, Result, RunConfig
+from clawgauge.records import RULE, Event, Prompt, PromptKey, Result, RunConfig
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.run_data import Run
 from clawgauge.runner.judging import CheckFailed, Judge, guard_check
@@ -31,6 +33,7 @@ from clawgauge.words import plural
 from clawgauge.world import can_run, engine
 
 _EXAMPLES_SHOWN, _CHANGES_KEPT = 20, 1_000
+TODAY = "now"
 # All that the model was shown, and the world it acted on.
 _question = attrgetter(
     "prompt", "system", "tools", "tool_choice", "response_format", "world", "max_turns", "messages"
@@ -53,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="judge by this suite's validators instead of the recorded ones",
     )
+    add(
+        "--rule",
+        choices=(TODAY,),
+        help="judge the jobs by today's rule; without it the run keeps the one it was made under",
+    )
     add("--dry-run", action="store_true", help="say what would change; write nothing")
     add("--json", action="store_true", help="the summary on stdout too")
 
@@ -62,6 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
     path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
     run = Run.open(path)
     config = run.config
+    rule = _choose_rule(path, config, arguments.rule)
     judged_by = {prompt.key: prompt for prompt in _prompts(path, config, suite)}
     texts = {(*key, 0): prompt for key, prompt in judged_by.items()}
     if suite is None:
@@ -81,6 +90,7 @@ def execute(arguments: argparse.Namespace) -> int:
             for result in reader:
                 rescoring.judge(result)
             approve()
+            _tell_rule(config, rule, "would be")
             return _tell(rescoring, reader.n_unreadable_lines, "would change")
         with RunFolder.open_existing(path) as folder:
             sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
@@ -91,24 +101,55 @@ def execute(arguments: argparse.Namespace) -> int:
                 "judged_by": VALIDATORS_VERSION,
                 "n_judged": rescoring.n_judged,
                 "changes": changes,
+                "rule": rule,
             }
             folder.event(Event(event="rescored", at_ms=time.time_ns() // 1_000_000, detail=detail))
-            kept = (
-                [judged_by.get(prompt.key, prompt) for prompt in config.prompts] if config else []
-            )
-            if config and kept != config.prompts:
-                sha256 = prompts_sha256(kept)
-                folder.write(
-                    "config.json",
-                    msgspec.structs.replace(config, prompts=kept, prompts_sha256=sha256),
-                )
+            if config is not None:
+                judged_config = _with_judging(config, judged_by, rule)
+                if judged_config != config:
+                    folder.write("config.json", judged_config)
             summary = write_summary(folder)
+    _tell_rule(config, rule, "are")
     code = _tell(rescoring, summary.n_unreadable_lines, "changed")
     if arguments.json:
         print_json(summary)
     else:
         sys.stdout.write(f"{path}\n")
     return code
+
+
+def _choose_rule(path: Path, config: RunConfig | None, wanted: str | None) -> int:
+    """The rule that the jobs of a run are judged by from now on."""
+    if config is None:
+        if wanted is not None:
+            raise RunFolderError(
+                f"{path} does not say which prompts it had (an older harness made it): "
+                "today's rule has nothing to go by"
+            )
+        return 1
+    if wanted is None:
+        return config.rule
+    if config.capacity is not None:
+        raise RunFolderError(f"{path} is a capacity run: its answers are not judged for jobs")
+    # One that a later version made keeps what that version knows better.
+    return max(RULE, config.rule)
+
+
+def _with_judging(config: RunConfig, judged_by: Mapping[PromptKey, Prompt], rule: int) -> RunConfig:
+    """What config.json says once a run is judged by these prompts and this rule."""
+    prompts = [judged_by.get(prompt.key, prompt) for prompt in config.prompts]
+    sha256 = config.prompts_sha256
+    if prompts != config.prompts:
+        sha256 = prompts_sha256(prompts)
+    return msgspec.structs.replace(config, prompts=prompts, prompts_sha256=sha256, rule=rule)
+
+
+def _tell_rule(config: RunConfig | None, rule: int, verb: str) -> None:
+    if config is not None and rule != config.rule:
+        sys.stderr.write(
+            f"jobs {verb} judged by rule {rule}, the sequential decision (by rule {config.rule} "
+            "when the run was made)\n"
+        )
 
 
 class Rescoring:
