@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from clawgauge.cli.beside import (
+    ReferenceRun,
+    decision_beside,
+    find_reference,
+    refuse_known_targets,
+    refuse_named_prompts,
+    settings_beside,
+)
 from clawgauge.cli.decidability import refuse_undecidable
 from clawgauge.cli.preflight import find_providers
 from clawgauge.cli.process import keep_secrets, run_async
@@ -91,6 +99,8 @@ class PlanRequest:
     config_file: Path | None
     run_id: str | None = None
     resume: ResumeRequest | None = None
+    beside: str | None = None
+    """The run whose prompts a new model is asked."""
     capacity: CapacityOptions | None = None
     """The load that is to be made; None for a run of prompts."""
     changes_max_time: bool = False
@@ -105,6 +115,8 @@ class DecidedRun:
     resumed: ResumedRun | None
     nodes: JoinedNodes | None
     """The machines that ask the models, where this one does not."""
+    beside: ReferenceRun | None = None
+    """The run whose prompts are asked, and whose models are shown in the end."""
 
     def open_work(self) -> OpenWork:
         """What the run's folder has by now: read it while nobody else writes there."""
@@ -145,6 +157,7 @@ class _Scope:
     resumed: ResumedRun | None
     written: Mapping[str, WrittenSuite]
     """The files of the suites, by name, as far as they are there."""
+    beside: ReferenceRun | None = None
 
 
 def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
@@ -169,7 +182,10 @@ def decide_run(request: PlanRequest, tell: Tell) -> DecidedRun:
         words = [*request.words, *settings.targets, settings.runs_dir]
         refuse_secrets({"the command line or the configuration file": words}, secrets)
     selection = PromptSelection(settings=settings, prompts=[], suites=[], context=None, written={})
-    if request.capacity is None and (request.resume is None or "suites" in request.options):
+    if request.beside is not None:
+        refuse_named_prompts(request.options)
+    has_own_prompts = request.resume is None and request.beside is None
+    if request.capacity is None and (has_own_prompts or "suites" in request.options):
         suites_dir = Path() if "suites" in request.options else configuration.folder
         resumes = request.resume is not None
         selection = select_prompts(
@@ -198,7 +214,7 @@ def _read_settings(
     # A resumed run has targets and suites of its own, and a load has no suites.
     if request.resume is not None and "targets" not in request.options:
         from_file -= {"targets", "unload_others"}
-    if request.resume is not None or request.capacity is not None:
+    if request.resume is not None or request.capacity is not None or request.beside is not None:
         from_file -= {"suites"}
     return make_settings(configuration.under(request.options, from_file), environ)
 
@@ -212,7 +228,9 @@ async def _find_scope(
         targets = await _choose_targets(request, basis, target_texts, tell)
         if request.run_id is not None:
             check_run_id(request.run_id)
-        if request.resume is None:
+        if request.beside is not None:
+            scope = _scope_beside(request, basis, request.beside, targets, nodes)
+        elif request.resume is None:
             scope = _Scope(
                 settings=basis.settings,
                 suites=selection.suites,
@@ -291,7 +309,7 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         secrets=basis.secrets,
         redact=basis.redact,
     )
-    return DecidedRun(draft, scope.resumed, scope.nodes)
+    return DecidedRun(draft, scope.resumed, scope.nodes, scope.beside)
 
 
 def _tell_nobody(_line: str) -> None: ...
@@ -401,6 +419,34 @@ def _refuse_other_kind(resumed: ResumedRun, *, is_capacity: bool) -> None:
         )
 
 
+def _scope_beside(
+    request: PlanRequest,
+    basis: _Basis,
+    ref: str,
+    targets: list[Target],
+    nodes: JoinedNodes | None,
+) -> _Scope:
+    """What new models are asked beside those of an earlier run: as that has recorded it."""
+    reference = find_reference(ref, basis.settings, basis.secrets)
+    config = reference.recorded
+    if nodes is not None:
+        raise ConfigError("--beside asks from this machine: leave the nodes out")
+    refuse_known_targets(targets, config, reference.path)
+    return _Scope(
+        settings=settings_beside(basis.settings, config, request.options),
+        suites=config.suites,
+        prompts=config.prompts,
+        asked=config.prompts,
+        context=config.context,
+        targets=targets,
+        capacity=None,
+        nodes=None,
+        resumed=None,
+        written={},
+        beside=reference,
+    )
+
+
 def _resume_scope(
     request: PlanRequest,
     basis: _Basis,
@@ -468,6 +514,9 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
             names = choose_jobs(settings, basis.configuration.jobs)
             decision = msgspec.structs.replace(decision, jobs=names)
         return _add_calls_ahead(decision, scope, basis)
+    if scope.beside is not None:
+        decision = decision_beside(scope.beside.recorded, basis.configuration.jobs)
+        return None if decision is None else _add_calls_ahead(decision, scope, basis)
     if not basis.is_decision_run:
         return None
     if scope.nodes is not None:
@@ -512,9 +561,12 @@ def _find_drawings(scope: _Scope, decision: DecisionOptions, tell: Tell) -> Draw
     """
     recorded = {}
     written = dict(scope.written)
-    if scope.resumed is not None:
-        recorded = Run.open(scope.resumed.path).drawn_prompts
-        suite_files = read_recorded_suites(scope.resumed.recorded)
+    earlier = scope.resumed or scope.beside
+    if earlier is not None:
+        recorded = Run.open(earlier.path).drawn_prompts
+        # Of a run that may be anyone's no file is opened.
+        is_built_in_only = scope.beside is not None
+        suite_files = read_recorded_suites(earlier.recorded, built_in_only=is_built_in_only)
         for name, sha256 in decision.rules_sha256.items():
             file = suite_files.get(name)
             if file is not None and file.rules_sha256() == sha256:

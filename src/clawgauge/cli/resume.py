@@ -18,6 +18,7 @@ from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Row, Run
 from clawgauge.run_data.evidence import observe
 from clawgauge.suites import (
+    BUILTIN_SUITES,
     check_recorded,
     describe_suite,
     is_suite_there,
@@ -223,10 +224,14 @@ def _changed_prompts(recorded: Sequence[Prompt], prompts: Sequence[Prompt]) -> l
     return changes
 
 
-def read_recorded_suites(config: RunConfig) -> dict[str, WrittenSuite]:
+def read_recorded_suites(
+    config: RunConfig, *, built_in_only: bool = False
+) -> dict[str, WrittenSuite]:
     """The files of the suites of a run, by name, as far as they are still there."""
     files = {}
     for suite in config.suites:
+        if built_in_only and suite.source not in BUILTIN_SUITES:
+            continue
         if is_suite_there(suite.source, Path()):
             files[suite.name] = read_suite(suite.source, base_dir=Path())
     return files

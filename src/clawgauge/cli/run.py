@@ -78,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tool prompts also inside your own prompt (see clawgauge capture)",
     )
     add("--repeats", type=int, metavar="N", help="ask each prompt N times (default 1)")
+    add(
+        "--beside",
+        metavar="RUN",
+        help="the prompts of this run, for a model that it has not asked; ends with a table of both",
+    )
     add = parser.add_argument_group("how to ask").add_argument
     add(
         "--concurrency",
@@ -172,6 +177,8 @@ def execute(arguments: argparse.Namespace) -> int:
         raise RequestError(
             "--resume goes without --run-id and --in-context: a resumed run keeps both"
         )
+    if arguments.beside is not None:
+        _require_new_models(arguments)
 
     def tell(line: str) -> None:
         if not arguments.quiet:
@@ -196,6 +203,13 @@ def execute(arguments: argparse.Namespace) -> int:
     return run_async(run_session(decided, arguments.run_id, ask, output, tell))
 
 
+def _require_new_models(arguments: argparse.Namespace) -> None:
+    if arguments.resume is not None:
+        raise RequestError("--beside begins a run of its own: it goes without --resume")
+    if not arguments.targets:
+        raise RequestError("--beside asks a new model what another run asked: name it with -t")
+
+
 def _read_request(arguments: argparse.Namespace) -> PlanRequest:
     options = {}
     for name in FIELDS:
@@ -216,6 +230,7 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
         config_file=arguments.config,
         run_id=arguments.run_id,
         resume=resume,
+        beside=arguments.beside,
     )
 
 

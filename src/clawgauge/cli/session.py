@@ -15,6 +15,7 @@ import msgspec
 
 from clawgauge import __version__
 from clawgauge.cli import process
+from clawgauge.cli.beside import ReferenceRun, describe_beside
 from clawgauge.cli.decidability import undecidable_lines
 from clawgauge.cli.estimate import first_line, plan_lines
 from clawgauge.cli.expected_calls import ExpectedCalls, expected_calls
@@ -128,7 +129,7 @@ async def _run_new(
                 # A slip of the hand is no evidence: it would only take the run id.
                 _remove(folder, missing)
                 raise
-        return _conclude(plan, folder, output)
+        return _conclude(plan, folder, output, decided.beside)
 
 
 def _foretell(plan: Plan, output: OutputOptions, tell: Tell) -> Mapping[Target, ExpectedCalls]:
@@ -342,13 +343,18 @@ def _changes_extent(plan: Plan, recorded: RunOptions) -> bool:
     return False
 
 
-def _conclude(plan: Plan, folder: RunFolder, output: OutputOptions) -> int:
+def _conclude(
+    plan: Plan, folder: RunFolder, output: OutputOptions, beside: ReferenceRun | None = None
+) -> int:
     """Write the summary, show it, and say by the exit code how the run went."""
     summary = write_summary(folder, plan.config_file)
     if output.quiet:
         _report_failures(summary)
     else:
         _show_ending(plan, folder, summary, verbose=output.verbose)
+        if beside is not None:
+            sections = describe_beside(beside, plan, folder.path, summary)
+            sys.stderr.write(f"\n{render(sections, stream=sys.stderr)}\n")
     if folder.n_events_lost:
         lost = plural(folder.n_events_lost, "event")
         sys.stderr.write(
