@@ -44,7 +44,8 @@ def test_a_new_model_is_decided_on_the_prompts_of_the_old_one(
     table = new.stderr[new.stderr.index("beside old") :]
     lines = [line for line in table.splitlines() if line.startswith(("scripted-mo", "other-mo"))]
     assert len(lines) == 2 and all("✓" in line or "?" in line or "✗" in line for line in lines)
-    assert "structured data" in table and "McNemar" not in table.splitlines()[0]
+    shared = len(set(texts(old)) & set(texts(new)))
+    assert f"(n={shared})" in table and "not asked" not in table.partition("→")[2]
 
 
 def test_a_list_is_asked_as_it_was(place: Path, server: ScriptedServer) -> None:
