@@ -54,6 +54,18 @@ def test_a_good_model_is_fit_for_every_job_that_everybody_has(
     assert summary["models"][0]["tool_use"]["recommended_for_subagents"] is True
     assert len(server.calls) <= 130
     assert "not asked: long context (clawgauge run -s long_context)" in done.stderr
+    assert "run r\nscripted-model: fit for 4 of 4 jobs\n" in done.stderr
+    heading = next(line for line in done.stderr.splitlines() if line.startswith("model "))
+    # A rate for each need, and none over whatever was asked.
+    assert {"tools", "args", "restraint", "tasks"} <= set(heading.split())
+    assert "pass" not in heading.split()
+
+
+def test_the_headline_of_a_list_is_its_pass_rate(box: Path, server: ScriptedServer) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    done = clawgauge(box, *PLAIN, "-s", "tool_use")
+    heading = next(line for line in done.stderr.splitlines() if line.startswith("model "))
+    assert "pass" in heading.split() and "fit for" not in done.stderr
 
 
 def test_a_bad_model_is_told_so_after_few_calls(box: Path, server: ScriptedServer) -> None:

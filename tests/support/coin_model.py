@@ -68,9 +68,10 @@ def right_script(prompt: Prompt, drawing: int) -> Script | None:
     if answer is None:
         return None
     entry = _entries(prompt.suite)[prompt.variant_of or prompt.id]
-    rules = Drawing(drawing, prompt.suite)
-    swap = Swap(draw_texts(entry, rules, Place(prompt.suite)) if entry.get("draw") else {})
-    return [read_answer(in_drawing(answer, swap) if drawing else answer)]
+    if not drawing or not entry.get("draw"):
+        return [read_answer(answer)]
+    swap = Swap(draw_texts(entry, Drawing(drawing, prompt.suite), Place(prompt.suite)))
+    return [read_answer(in_drawing(answer, swap))]
 
 
 def wrong_script(prompt: Prompt, *, makes_call: bool) -> Script:

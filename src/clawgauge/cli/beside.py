@@ -26,7 +26,7 @@ from clawgauge.records import (
     RunSummary,
     Target,
 )
-from clawgauge.reports.answer import describe_jobs, describe_models
+from clawgauge.reports.answer import decides_jobs, describe_jobs, describe_models
 from clawgauge.reports.clean import clean_cell
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.document import Part, Points, Prose, Section
@@ -151,7 +151,8 @@ def describe_beside(
         if (BUILT_IN | reference.recorded.jobs).get(name) == job:
             jobs[name] = job
     verdicts = judge_jobs(groups, jobs, lambda target: described[target.label])
-    table = describe_models(groups, verdicts)
+    is_decision = decides_jobs(own) and decides_jobs(reference.recorded)
+    table = describe_models(groups, verdicts, is_decision=is_decision)
     title = f"beside {reference.path.name}"
     notes: list[Part] = []
     if earlier.rule != summary.rule:

@@ -14,22 +14,24 @@ from clawgauge.records import GroupSummary, JobVerdict, RunConfig, RunSummary
 from clawgauge.reports.columns import ModelColumn
 from clawgauge.reports.document import Column, Commands, Part, Prose, Section, Table
 from clawgauge.reports.words import LEGEND, context_rows, name_models
-from clawgauge.verdict import best_first, order_targets, word_run
-from clawgauge.verdict.jobs import PLAIN_JOBS
+from clawgauge.verdict import BUILT_IN, best_first, order_targets, word_run
+from clawgauge.verdict.jobs import PLAIN_JOBS, find_suites
 from clawgauge.verdict.states import FitState
 from clawgauge.verdict.wording import word_state
-from clawgauge.words import ABSENT, format_bytes, format_money, list_names
+from clawgauge.words import ABSENT, format_bytes, format_money, list_names, plural
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
 CANNOT_TELL = "cannot tell yet"
 NOBODY = "none of these"
 _FREE = "free"
 _MAX_NAMED = 3
+_MAX_HEADLINES = 8
 _FIGURES = (
     ModelColumn.short("answered"),
     ModelColumn.short("tier"),
     ModelColumn.short("passed_of_asked", Style.WITH_PERCENT),
     ModelColumn.short("tool_use_rate"),
+    ModelColumn("argument_accuracy", "args"),
     ModelColumn.short("restraint"),
     ModelColumn.short("tasks"),
     ModelColumn.short("agreement"),
@@ -41,6 +43,11 @@ _FIGURES = (
     ModelColumn("peak_memory_bytes", "machine"),
     ModelColumn.short("energy_j"),
 )
+# Where answers decided what was asked, a rate over all of it says how a model came through the
+# questions that were put to it, and not how good it is: there each need has its own. Of a list the
+# pass rate is the headline.
+_OF_LISTS = frozenset({"passed_of_asked"})
+_OF_DECISIONS = frozenset({"argument_accuracy"})
 # The columns a person misses least; what decides the jobs goes last.
 _YIELDING = (
     "energy",
@@ -54,6 +61,7 @@ _YIELDING = (
     "pass",
     "tier",
     "agrees",
+    "args",
     "restraint",
     "tools",
     "tasks",
@@ -137,10 +145,14 @@ def _describe_not_asked(jobs: Sequence[JobVerdict]) -> str:
         if not job.ranking or job.job in asked:
             continue
         command = ""
+        suites = job.suites
+        if not suites and job.job in BUILT_IN:
+            # None of these models may be fit for it: others may.
+            suites = list(find_suites(BUILT_IN[job.job]))
         if job.job in PLAIN_JOBS:
             command = " (clawgauge run)"
-        elif job.suites:
-            command = f" (clawgauge run {' '.join(f'-s {suite}' for suite in job.suites)})"
+        elif suites:
+            command = f" (clawgauge run {' '.join(f'-s {suite}' for suite in suites)})"
         names_by_command.setdefault(command, []).append(job.job)
     parts = []
     for command, names in names_by_command.items():
@@ -148,14 +160,45 @@ def _describe_not_asked(jobs: Sequence[JobVerdict]) -> str:
     return f"not asked: {'; '.join(parts)}" if parts else ""
 
 
+def decides_jobs(config: RunConfig | None) -> bool:
+    """Whether a run asked until jobs were decided: its headline is for how many a model is fit."""
+    return config is not None and config.decision is not None and bool(config.decision.jobs)
+
+
+def word_headlines(summary: RunSummary, config: RunConfig | None) -> list[str]:
+    """`steady: fit for 4 of 4 jobs`, for each model of a run that decided jobs; else nothing."""
+    if config is None or config.decision is None or not config.decision.jobs:
+        return []
+    decided_jobs = [job for job in summary.jobs if job.job in config.decision.jobs]
+    names = name_models(order_targets(summary.jobs))
+    n_fit = dict.fromkeys(names, 0)
+    for job in decided_jobs:
+        for fit in job.ranking:
+            n_fit[fit.target] += fit.fit == "yes"
+    n_jobs = plural(len(decided_jobs), "job")
+    lines = []
+    for target, name in names.items():
+        lines.append(f"{name}: fit for {n_fit[target]} of {n_jobs}")
+    if len(lines) > _MAX_HEADLINES:
+        n_more = plural(len(lines) - _MAX_HEADLINES, "other model")
+        lines = [*lines[:_MAX_HEADLINES], f"and {n_more}"]
+    return lines
+
+
 def describe_models(
-    groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict], config: RunConfig | None = None
+    groups: Sequence[GroupSummary],
+    jobs: Sequence[JobVerdict],
+    config: RunConfig | None = None,
+    *,
+    is_decision: bool = False,
 ) -> Section:
-    """One line a model, the best first; a column nobody has a figure for is left out."""
+    """One line a model, the best first; a column nobody has a figure for is left out.
+
+    With `is_decision` rates are those of single needs."""
     groups = best_first(groups, jobs)
     jobs = find_asked(jobs)
     names = name_models(group.target.label for group in groups)
-    figures = _choose_figures(groups, config)
+    figures = _choose_figures(groups, config, is_decision=is_decision)
     rows = []
     for row_number, group in enumerate(groups):
         label = group.target.label
@@ -195,11 +238,14 @@ def _mark_of(job: JobVerdict, label: str) -> str:
 
 
 def _choose_figures(
-    groups: Sequence[GroupSummary], config: RunConfig | None
+    groups: Sequence[GroupSummary], config: RunConfig | None, *, is_decision: bool
 ) -> dict[str, list[str]]:
     """The cells of every column that tells something, by its heading."""
+    left_out = _OF_LISTS if is_decision else _OF_DECISIONS
     figures = {}
     for column in _FIGURES:
+        if column.figure in left_out:
+            continue
         cells = [_cell(column, group, settings_of(config, group.target)) for group in groups]
         if set(cells) <= {ABSENT, _FREE}:
             continue

@@ -23,7 +23,14 @@ from clawgauge.figures import (
 from clawgauge.records import SERVER_PARTS, TOOLS_REFUSED, GroupSummary, RunConfig, RunSummary
 from clawgauge.records.summary import ClockTrust, CostSummary, Repeatability, ToolUse
 from clawgauge.reports import words
-from clawgauge.reports.answer import describe_context, describe_jobs, describe_models, describe_next
+from clawgauge.reports.answer import (
+    decides_jobs,
+    describe_context,
+    describe_jobs,
+    describe_models,
+    describe_next,
+    word_headlines,
+)
 from clawgauge.reports.capacity import describe_capacity
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.columns import ModelColumn, model_cell
@@ -147,7 +154,15 @@ def render_markdown(
             clocks.append(f"{_title(group)}: {_word_clock(group.clock, with_cost=True)}.")
     tier_lines = [line for group in groups for line in _tier_lines(group)]
     sections = [
-        Section("", [Prose([f"{words.describe_run(summary)}."]), Prose(answers), Prose(set_up)]),
+        Section(
+            "",
+            [
+                Prose([f"{words.describe_run(summary)}."]),
+                Points(word_headlines(summary, config)),
+                Prose(answers),
+                Prose(set_up),
+            ],
+        ),
         *describe_capacity(summary),
         describe_jobs(summary.jobs),
         describe_context(summary),
@@ -533,7 +548,8 @@ def describe_summary(
 
     The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a
     run that is `unfinished` no other run is proposed: it may tell by itself."""
-    title = Section("", [Prose([f"run {summary.run_id}"])])
+    headlines = word_headlines(summary, config)
+    title = Section("", [Prose([f"run {summary.run_id}"]), Prose(headlines)])
     if summary.capacity:
         return [title, *describe_capacity(summary)]
     groups = best_first(summary.models, summary.jobs)
@@ -547,7 +563,7 @@ def describe_summary(
         middle = [Section("caution", [Points(cautions)]), Section("", [_timing(groups)])]
     return [
         title,
-        describe_models(groups, summary.jobs, config),
+        describe_models(groups, summary.jobs, config, is_decision=decides_jobs(config)),
         describe_jobs(summary.jobs),
         describe_context(summary),
         *middle,

@@ -11,7 +11,12 @@ from importlib.resources import files
 from string import Template
 
 from clawgauge import __version__
-from clawgauge.reports.answer import describe_jobs, describe_models
+from clawgauge.reports.answer import (
+    decides_jobs,
+    describe_jobs,
+    describe_models,
+    word_headlines,
+)
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Points, Prose, Section
 from clawgauge.reports.html.data import build_data
@@ -121,10 +126,14 @@ def _render_answer(run: SurveyedRun) -> str:
     """The answer for a browser without scripts: which model for which job, a line a model, the
     sentences."""
     summary = run.summary
+    config = run.run.config
     sections = [
-        Section(summary.run_id, [Prose([describe_run(summary)])]),
+        Section(
+            summary.run_id,
+            [Prose([describe_run(summary)]), Points(word_headlines(summary, config))],
+        ),
         describe_jobs(summary.jobs),
-        describe_models(summary.models, summary.jobs, run.run.config),
+        describe_models(summary.models, summary.jobs, config, is_decision=decides_jobs(config)),
     ]
     for answer in find_answers(summary, run.violations):
         sections.append(Section(answer.question, [Prose([answer.answer]), Points(answer.notes)]))
