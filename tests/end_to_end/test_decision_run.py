@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from faults.processes import ended, started
 from support.coin_model import CoinModel
-from support.command import Outcome, chat_config, clawgauge
+from support.command import Outcome, chat_config, clawgauge, trust_configuration
 from support.scripted_server import (
+    Hang,
     InstalledModel,
     ReceivedRequest,
+    Reply,
     ScriptedServer,
     Status,
     Text,
 )
+from support.waiting import PATIENCE_S
 
 DATA = "structured data"
 ASKED = ("main agent", "subagent with full tools", "heartbeat and triage", "structured data")
@@ -316,3 +322,55 @@ def test_a_model_whose_server_says_that_it_takes_no_tools_is_never_offered_any(
     assert of_suite(done, "tool_use")
     assert fits(done)["main agent"]["fit"] == "cannot_tell"
     assert fits(done)["structured data"]["state"] == "decided_fit"
+
+
+def test_ctrl_c_prints_the_answer_so_far(box: Path, server: ScriptedServer) -> None:
+    """Exit 130, what is known of each job, and the command that asks what is left."""
+    coin = CoinModel(1.0)
+    is_enough = threading.Event()
+
+    def reply(request: ReceivedRequest) -> Reply:
+        if len(server.calls) > 40:
+            is_enough.set()
+            return Hang()
+        return coin.reply(request)
+
+    server.reply_with(reply)
+    with started(box, *PLAIN, "--concurrency", "1") as process:
+        assert is_enough.wait(PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        code, _, stderr = ended(process)
+    assert code == 130, stderr
+    assert "interrupted: what was recorded stands" in stderr
+    assert "not all is decided; go on with:" in stderr
+    assert "which model for which job" in stderr and "main agent" in stderr
+    assert "--resume r" in stderr
+    server.reply_with(coin.reply)
+    went_on = clawgauge(box, "run", "--resume", "r")
+    assert went_on.code == 0 and fits(went_on)["main agent"]["state"] == "decided_fit"
+
+
+def test_until_decided_is_what_a_plain_run_does_anyway(box: Path, server: ScriptedServer) -> None:
+    server.reply_with(CoinModel(1.0).reply)
+    plain = clawgauge(box, *PLAIN, "--job", DATA)
+    same = clawgauge(
+        box, "run", "-t", "fake:scripted-model", "--until-decided", "--job", DATA, "--run-id", "s"
+    )
+    assert same.code == 0 and texts(same) == texts(plain)
+
+
+@pytest.mark.parametrize(
+    ("rates", "state"), [("at_least = 0.5", "decided_fit"), ("at_least = 0.9", "decided_not_fit")]
+)
+def test_a_job_of_ones_own_is_held_to_its_own_rates(
+    box: Path, server: ScriptedServer, rates: str, state: str
+) -> None:
+    """The same answers, three of four right, are enough for one job and too few for another."""
+    server.reply_with(CoinModel(0.75, seed=3).reply)
+    config = box / "clawgauge.toml"
+    job = f'[jobs.writer]\nprompts = ["core"]\nweighs = {{ passes = 1 }}\n{rates}\n'
+    config.write_text(config.read_text() + "\n" + job)
+    trust_configuration(box)
+    done = clawgauge(box, *PLAIN, "--job", "writer", "--require", "writer")
+    assert fits(done)["writer"]["state"] == state, done.stderr
+    assert done.code == (0 if state == "decided_fit" else 1)

@@ -45,6 +45,7 @@ from clawgauge.reports.document import (
     as_markdown,
 )
 from clawgauge.reports.words import LEGEND, MAX_EXAMPLE, MAX_HINT
+from clawgauge.run_data.evidence import TEXT_CALLS
 from clawgauge.verdict.jobs import best_first
 from clawgauge.words import (
     ABSENT,
@@ -582,6 +583,9 @@ def _worth_knowing(
     for group in groups:
         for failure in group.failures:
             notes.append(f"{_title(group)}: {words.word_failure(failure)}")
+        text_calls = _word_text_calls(group)
+        if text_calls:
+            notes.append(f"{_title(group)}: {text_calls}")
         for warning in group.warnings:
             titles_by_warning.setdefault(one_line(warning, MAX_HINT), []).append(_title(group))
     # What is said of several alike is said once.
@@ -596,6 +600,17 @@ def _worth_knowing(
     if n_left_out:
         notes.append(f"{plural(n_left_out, 'more note')}: clawgauge show {summary.run_id} -v")
     return notes
+
+
+def _word_text_calls(group: GroupSummary) -> str:
+    """How a model that takes no tools writes calls as text; nothing of any other."""
+    seen = group.tool_use.tools_seen
+    if seen is None or not seen.unseen or group.evidence is None:
+        return ""
+    tallies = group.evidence.get(TEXT_CALLS, ())
+    n = sum(tally.answers * tally.n for tally in tallies)
+    k = sum(tally.passes * tally.n for tally in tallies)
+    return f"asked without tools, it wrote the call as text in {k} of {n}" if n else ""
 
 
 def _timing(groups: Sequence[GroupSummary]) -> Prose:
