@@ -374,3 +374,19 @@ def test_a_job_of_ones_own_is_held_to_its_own_rates(
     done = clawgauge(box, *PLAIN, "--job", "writer", "--require", "writer")
     assert fits(done)["writer"]["state"] == state, done.stderr
     assert done.code == (0 if state == "decided_fit" else 1)
+
+
+def test_a_window_that_is_too_small_is_told_before_the_run(
+    box: Path, server: ScriptedServer
+) -> None:
+    """Whom no answer could show fit is named, with the reason, and nothing is asked."""
+    config = box / "clawgauge.toml"
+    config.write_text(config.read_text() + "context = 4096\n")
+    trust_configuration(box)
+    words = ("run", "-t", "fake:scripted-model", "--job", "long context")
+    shown = clawgauge(box, *words, "--dry-run")
+    assert (
+        "fake:scripted-model: cannot be shown fit for long context: 27 prompts are longer than the "
+        "model's window of 4096 tokens; raise context in its provider's table"
+    ) in shown.stderr, shown.stderr
+    assert server.calls == []

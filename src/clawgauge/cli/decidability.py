@@ -6,12 +6,15 @@ With it is said what would decide it, so that nobody waits for an answer that ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from clawgauge.config.settings import Settings
+from clawgauge.console.plain import word_skip_reason
 from clawgauge.errors import ConfigError
-from clawgauge.plan import PlanDraft, refuse_pass_rate, word_unknown_job
+from clawgauge.plan import Plan, refuse_pass_rate, word_unknown_job
 from clawgauge.records import DecisionOptions, Job, Prompt, SuiteInfo
 from clawgauge.run_data.evidence import find_pools
+from clawgauge.runner.agendas import make_agenda
 from clawgauge.verdict import BUILT_IN
 from clawgauge.verdict.coverage import (
     GOOD_CHANCE,
@@ -21,7 +24,7 @@ from clawgauge.verdict.coverage import (
     find_lacking_suites,
 )
 from clawgauge.verdict.decision import OWN_PROMPTS, find_conditions
-from clawgauge.words import format_percent, plural
+from clawgauge.words import format_percent, list_names, plural
 
 # Where a good model is decided in fewer runs than this, it is said.
 _GOOD_CHANCE_OF_RUN = 0.8
@@ -107,8 +110,46 @@ def _name_options(suites: Sequence[str]) -> str:
     return " ".join(f"-s {suite}" for suite in suites)
 
 
-def undecidable_lines(plan: PlanDraft) -> list[str]:
+def undecidable_lines(plan: Plan) -> list[str]:
     """Which needs a run cannot decide, or seldom, and what would; nothing of a list of prompts."""
+    return [*_lines_of_prompts(plan), *_lines_of_targets(plan)]
+
+
+def _lines_of_targets(plan: Plan) -> list[str]:
+    """The jobs that a target cannot be shown fit for, because it cannot be asked for them."""
+    if plan.decision is None:
+        return []
+    known_jobs = BUILT_IN | dict(plan.jobs)
+    lines = []
+    for target in plan.targets:
+        skipped = make_agenda(plan, target).skipped
+        left_out = {name for skip in skipped for name in skip.detail["prompts"]}
+        if not left_out:
+            continue
+        left = [prompt for prompt in plan.asked if f"{prompt.suite}/{prompt.id}" not in left_out]
+        jobs = []
+        for name in plan.decision.jobs:
+            job = known_jobs.get(name)
+            if job is None or find_lacking_suites(name, job, plan.asked):
+                continue
+            if find_lacking_suites(name, job, left):
+                jobs.append(name)
+        if jobs:
+            names = list_names(jobs, len(jobs))
+            reasons = "; ".join(_word_skip(skip.detail) for skip in skipped)
+            lines.append(f"{target.label}: cannot be shown fit for {names}: {reasons}")
+    return lines
+
+
+def _word_skip(detail: Mapping[str, Any]) -> str:
+    prompts = plural(detail["not_asked"], "prompt is", "prompts are")
+    if detail["reason"] == "beyond_context":
+        return f"{prompts} {word_skip_reason(detail)}; raise context in its provider's table"
+    return f"{prompts} not asked: {word_skip_reason(detail)}"
+
+
+def _lines_of_prompts(plan: Plan) -> list[str]:
+    """The needs that no prompt of the run tells of, and those that few do."""
     decision = plan.decision
     if decision is None:
         return []

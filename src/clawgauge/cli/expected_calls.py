@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,9 +96,11 @@ def _find_past_groups(
 ) -> dict[Target, list[GroupSummary]]:
     """What the newest runs measured of each target."""
     groups_by_target: dict[Target, list[GroupSummary]] = {target: [] for target in targets}
-    folders = []
-    if runs_dir.is_dir():
-        folders = [path for path in runs_dir.iterdir() if (path / "summary.json").is_file()]
+    folders: list[Path] = []
+    # Where no run can be looked for none can be begun: that says so.
+    with suppress(OSError):
+        if runs_dir.is_dir():
+            folders = [path for path in runs_dir.iterdir() if (path / "summary.json").is_file()]
     folders.sort(reverse=True)
     for summary in _past_summaries(folders[:_MAX_RUNS_READ]):
         # Under load, calls take longer than they will.

@@ -139,8 +139,8 @@ def _foretell(plan: Plan, output: OutputOptions, tell: Tell) -> Mapping[Target, 
     expected = expected_calls(plan)
     if any(calls.n for calls in expected.values()):
         tell(clean_cell(first_line(plan, expected)))
-        for line in undecidable_lines(plan):
-            tell(clean_cell(line))
+    for line in undecidable_lines(plan):
+        tell(clean_cell(line))
     return expected
 
 
