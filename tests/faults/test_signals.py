@@ -378,11 +378,14 @@ def in_shell(place: Path, script: str) -> tuple[list[str], str]:
 
 
 def test_row_40_progress_into_a_closed_pipe(place: Path, server: ScriptedServer) -> None:
-    """`2>&1 | head -1` ends the run as one Ctrl-C: 130, what was answered stands and is summed up, no traceback."""
+    """`2>&1 | head -2` ends the run as one Ctrl-C: 130, what was answered stands and is summed up, no traceback."""
     server.reply_with(Held(Text("yes"), (place / "closed").exists))
-    head = "{ head -n 1; exec <&-; : > closed; }"
+    head = "{ head -n 2; exec <&-; : > closed; }"
     lines, err = in_shell(place, f"$CG {shlex.join(CUT)} 2>&1 | {head}; echo ${{PIPESTATUS[0]}}")
-    assert lines == ["using clawgauge.toml (trusted)", "130"] and err == ""
+    # What was said before the run began, and how it ended.
+    using, first_line, code = lines
+    assert using == "using clawgauge.toml (trusted)" and first_line.startswith("asking 4 prompts")
+    assert code == "130" and err == ""
     folder = place / "runs" / "cut"
     assert len(read_records(folder)) < 4 and len(server.calls) < 4
     assert (folder / "summary.json").is_file() and not (folder / ".lock").exists()
