@@ -158,7 +158,7 @@ def _take_share(due: Sequence[Due], place: int, n_shares: int) -> list[Due]:
 class LoadShare(NodeDriver):
     """Drives one node's share of a load."""
 
-    lost_consequence = "the load ends there, and what was measured stands"
+    lost_consequence = "the load ends there"
 
     def __init__(
         self,

@@ -51,7 +51,14 @@ from clawgauge.records.summary import (
     GroupSummary,
     JobVerdict,
 )
-from clawgauge.records.summary import CapacitySummary, Knee, StepSummary, TtftFit, WithinSlo
+from clawgauge.records.summary import (
+    CapacitySummary,
+    Knee,
+    StepSummary,
+    TtftFit,
+    VisitSummary,
+    WithinSlo,
+)
 from clawgauge.records.summary import (
     InContext,
     LatencyStats,

@@ -374,7 +374,8 @@ class Slo(msgspec.Struct, frozen=True):
 class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The load that a capacity run makes.
 
-    Clients that ask one call after the other, or with `rates` arrivals at random times.
+    Clients that ask one call after the other, or with `rates` arrivals at random times. The order
+    in which numbers of clients are visited again is drawn by `order_seed`.
     """
 
     contexts: list[Annotated[int, msgspec.Meta(ge=100, le=4_000_000)]]
@@ -387,6 +388,7 @@ class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
     shape: Literal["plain", "agent"]
     swap: bool
     max_time_s: float
+    order_seed: int = 0
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):

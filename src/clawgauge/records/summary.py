@@ -375,11 +375,26 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     suites: list[str] = []
 
 
+class VisitSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One visit of a load, counted from 1. `untrusted` says how this program was late: the visit has no part in the
+    figures of its step then, unless all are such."""
+
+    visit: int
+    step: str
+    n: int
+    requests_per_s: float
+    ttft_p50_ms: float | None = None
+    attained: float | None = None
+    n_failed: int = 0
+    untrusted: str | None = None
+
+
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A steady load, so many clients at once or arrivals a second, and what came of it. What failed is slower than any
     answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is the longest. `attained` is the share
     within all SLOs. `untrusted` says how this program was late, `growing` that more arrived than was answered. Token
-    counts are means, and so is `server_ms`: where the time went, as a server tells."""
+    counts are means, and so is `server_ms`: where the time went, as a server tells. Where a load has several `visits`,
+    `requests_per_s` is their geometric mean, with Student's interval over them; all else is of their calls together."""
 
     step: str
     concurrency: int | None
@@ -404,10 +419,15 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: float | None
     cached_tokens: float | None
     server_ms: dict[str, float] = {}
+    visits: list[VisitSummary] = []
 
     @property
     def level(self) -> float:
         return self.concurrency or self.rate or 0
+
+    @property
+    def trusted_visits(self) -> list[VisitSummary]:
+        return [visit for visit in self.visits if visit.untrusted is None]
 
 
 class Knee(msgspec.Struct, frozen=True):
@@ -419,9 +439,12 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 class WithinSlo(msgspec.Struct, frozen=True, kw_only=True):
-    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not."""
+    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not. Where numbers of clients
+    were visited several times it is a range: `concurrency` kept it at every visit, `concurrency_to` at its best, and
+    `broken_at` not even then. Null is a `concurrency_to` that nobody can tell, and a `broken_at` that was not seen."""
 
     concurrency: int | None = None
+    concurrency_to: int | None = None
     rate: float | None = None
     broken_at: float | None = None
 
@@ -440,7 +463,8 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
     nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
     longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens. `tps_rule` is the rule that times per
-    token go by; null in a summary of an earlier version, which knew rule 1 alone."""
+    token go by; null in a summary of an earlier version, which knew rule 1 alone. `n_rounds` is how many times the
+    numbers of clients around the answer were visited: once by the search, then in rounds that came to their end."""
 
     target: str
     mode: str
@@ -456,6 +480,7 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo = Slo()
     swap_ms: dict[str, Percentiles] = {}
     tps_rule: int | None = None
+    n_rounds: int = 1
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,13 +11,15 @@ from clawgauge.reports.clean import one_line
 from clawgauge.reports.columns import StepColumn
 from clawgauge.reports.document import Column, Points, Prose, Section, Table
 from clawgauge.reports.words import MIN_SAMPLES_P95
+from clawgauge.stats.visits import N_ROUNDS
 from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange
 from clawgauge.verdict.wording import word_capacity, word_tokens
-from clawgauge.words import ABSENT
+from clawgauge.words import ABSENT, plural
 
 _MAX_NAME = 80
 _COLUMNS = (
     StepColumn("n"),
+    StepColumn("visits"),
     StepColumn("requests_per_s"),
     StepColumn("output_tokens_per_s"),
     StepColumn("ttft_p50_ms"),
@@ -44,14 +46,16 @@ _YIELDING = (
     "tokens/s",
     "tpot p50",
     "e2e p95",
-    "ttft p50",
+    "first token p50",
+    "visits",
     "n",
 )
-_NOT_IN_A_LINE = _YIELDING[:8]
+# Of the line of a visit, which is one of them.
+_NOT_IN_A_LINE = (*_YIELDING[:8], "visits")
 
 
 def word_step(context_tokens: int, step: StepSummary) -> str:
-    """A step as it ends: `8 at once at 2k: n 60, requests/s 11.4, ttft p50 70, ttft p95 71 …`."""
+    """A visit as it ends: `8 at once at 2k: n 60, requests/s 11.4, first token p50 70 …`."""
     figures = []
     for column in _COLUMNS:
         cell = column.cell(step)
@@ -61,6 +65,9 @@ def word_step(context_tokens: int, step: StepSummary) -> str:
     growing = "; the queue grew" if step.growing else ""
     trust = f"; not trusted: {step.untrusted}" if step.untrusted else ""
     load = f"{step.level:g} {unit} at {word_tokens(context_tokens)}"
+    visit = step.visits[-1].visit
+    if visit > 1:
+        load += f", visit {visit}"
     return f"{load}: {', '.join(figures)}{growing}{trust}"
 
 
@@ -106,12 +113,36 @@ def _notes(entry: CapacitySummary) -> list[str]:
     for step in entry.steps:
         if step.untrusted:
             notes.append(f"* {step.level:g}: {step.untrusted}; left out of the answer")
+    notes += _word_rounds(entry)
     n_dropped = sum(step.n_dropped for step in entry.steps)
     if n_dropped:
         notes.append(f"{n_dropped} not sent: as many were out as may be (--max-concurrency)")
     if entry.truncated is None:
         unknown = "whether prompts were read whole cannot be told"
         notes.append(f"{unknown}: no count shows it, and answers lack the codes")
+    return notes
+
+
+def _word_rounds(entry: CapacitySummary) -> list[str]:
+    """What the number of visits means for the answer, where it is other than it should be."""
+    if entry.mode != "closed":
+        return []
+    notes = []
+    if entry.n_rounds == 1:
+        notes.append("one visit of each number of clients: how much they differ is not known")
+    elif entry.n_rounds < N_ROUNDS:
+        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made"
+        if entry.within_slo is not None:
+            notes.append(f"{rounds}: the range is wider by one number tried at each end")
+        else:
+            notes.append(f"{rounds}: the figures are less certain")
+    n_late = 0
+    for step in entry.steps:
+        if step.trusted:
+            n_late += len(step.visits) - len(step.trusted_visits)
+    if n_late:
+        visits = plural(n_late, "visit")
+        notes.append(f"{visits} left out of the figures: this program was late")
     return notes
 
 

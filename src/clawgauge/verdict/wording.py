@@ -6,8 +6,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary
+from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary, WithinSlo
 from clawgauge.stats.load import carried, keeps_slo
+from clawgauge.stats.visits import N_ROUNDS
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
 from clawgauge.words import format_latency, format_percent, list_names, plural, rounded
@@ -209,7 +210,7 @@ def word_capacity(entry: CapacitySummary) -> str:
     if entry.refused:
         return f"prompts of {length} tokens are refused: {entry.refused}"
     if not entry.steps:
-        return "nothing was measured"
+        return "not measured: no load was held for long enough"
     limited_by = _LIMITED_BY.get(entry.knee.limited_by, "") if entry.knee else ""
     return f"{_word_load(entry, length)}.{limited_by}"
 
@@ -232,11 +233,14 @@ def _word_load(entry: CapacitySummary, length: str) -> str:
     else:
         level = within.rate if within is not None else None
         unit = "requests a second"
-    if level == 0:
+    is_ever_kept = within is not None and bool(within.concurrency_to)
+    if level == 0 and not is_ever_kept:
         first = entry.steps[0]
         load = f"{first.level:g} {unit} at {length}"
         return f"not even {load} keeps your limits: {_word_step(first)}"
     step = entry.steps[-1]
+    if level == 0:
+        step = entry.steps[0]
     for candidate in entry.steps:
         if candidate.level == level:
             step = candidate
@@ -244,11 +248,36 @@ def _word_load(entry: CapacitySummary, length: str) -> str:
     load = f"{step.level:g} {unit} at {length}"
     if within is None or level is None:
         return _word_load_without_limits(entry, step, load, is_limit_seen=level is not None)
+    if within.concurrency_to is not None and within.concurrency_to > level:
+        return _word_range(entry, within, step)
     if within.broken_at is None:
         return f"{step.level:g} {unit} or more at {length}: {_word_step(step)}"
     broken_limit = _word_broken_limit(entry, within.broken_at)
     breaks = f"at {within.broken_at:.3g} it breaks your {broken_limit}"
     return f"{load}: {_word_step(step)}; {breaks}"
+
+
+def _word_range(entry: CapacitySummary, within: WithinSlo, step: StepSummary) -> str:
+    """`6 to 11 at once at 16k: 6 always, 11 in its quiet moments; at 6 first token p95 1.70 s …`.
+
+    `step` is the lower end, or the first step where that is 0.
+    """
+    low = within.concurrency
+    high = within.concurrency_to
+    or_more = " or more" if within.broken_at is None else ""
+    load = f"{low} to {high} at once{or_more} at {word_tokens(entry.context_tokens)}"
+    if entry.n_rounds < N_ROUNDS:
+        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made, so the range is wider"
+        load = f"{load}: {rounds}"
+    elif low == 0:
+        load = f"{load}: none always, {high}{or_more} in its quiet moments"
+    else:
+        load = f"{load}: {low} always, {high}{or_more} in its quiet moments"
+    parts = [load, f"at {step.level:g} {_word_step(step)}"]
+    if within.broken_at is not None:
+        broken_limit = _word_broken_limit(entry, within.broken_at)
+        parts.append(f"at {within.broken_at:.3g} it always breaks your {broken_limit}")
+    return "; ".join(parts)
 
 
 def _word_load_without_limits(
