@@ -10,12 +10,14 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from clawgauge.compare.findings import Paired, PairedRate, PairedShift, Verdict
-from clawgauge.stats.paired import ALPHA, holm, holm_level
+from clawgauge.stats.paired import (
+    ALPHA,
+    NOTICEABLE_CHANGE,
+    SMALL_ENOUGH_TO_SEE,
+    holm,
+    holm_level,
+)
 
-# In points of a rate, as a share of a time or of tokens: what is noticed in use.
-NOTICEABLE_CHANGE = 0.10
-# The largest change that may go unseen where "no change seen" is said.
-SMALL_ENOUGH_TO_SEE = 0.25
 # 0.85 − 0.95 is not −0.1 in floats.
 _TOLERANCE = 1e-9
 

@@ -12,11 +12,19 @@ from clawgauge.reports.columns import StepColumn
 from clawgauge.reports.document import Column, Points, Prose, Section, Table
 from clawgauge.reports.words import MIN_SAMPLES_P95
 from clawgauge.stats.visits import N_ROUNDS
-from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange
+from clawgauge.verdict.load import (
+    A_SECOND,
+    AT_ONCE,
+    MIN_VISITS,
+    TOO_FEW_VISITS,
+    TTFT_P50,
+    LoadChange,
+)
 from clawgauge.verdict.wording import word_capacity, word_tokens
 from clawgauge.words import ABSENT, plural
 
 _MAX_NAME = 80
+_FIGURE_NAMES = {TTFT_P50: "first token p50 ms"}
 _COLUMNS = (
     StepColumn("n"),
     StepColumn("visits"),
@@ -152,13 +160,14 @@ def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
     rows = []
     for change in changes:
         if change.figure in (AT_ONCE, A_SECOND):
-            a = _word_carried(change, "A", change.a)
-            b = _word_carried(change, "B", change.b)
+            a = _word_carried(change, "A", change.a, change.a_to)
+            b = _word_carried(change, "B", change.b, change.b_to)
             answers.append(f"{one_line(change.target, _MAX_NAME)} at {change.load}: {a}, {b}")
         else:
             a = _four_digits(change.a)
             b = _four_digits(change.b)
-            rows.append([change.target, change.load, change.figure, a, b, change.verdict])
+            figure = _FIGURE_NAMES.get(change.figure, change.figure)
+            rows.append([change.target, change.load, figure, a, b, change.verdict])
     columns = [
         Column("target", narrow="target"),
         Column("load"),
@@ -167,16 +176,25 @@ def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
         Column("B"),
         Column("verdict"),
     ]
-    nothing = [] if rows else ["no load is in both"]
-    table = Section("", [Table(columns, rows, ruled=True), Prose(nothing)])
+    notes = [] if rows else ["no load is in both"]
+    if any(change.verdict == TOO_FEW_VISITS for change in changes):
+        notes.append(
+            f"too few visits: it takes {MIN_VISITS} in each run to know how much they differ; a "
+            "number of clients far from the answer has one, as all have in runs before 0.3.0, and "
+            "so has a rate"
+        )
+    table = Section("", [Table(columns, rows, ruled=True), Prose(notes)])
     return [Section("what it can carry", [Points(answers)]), table]
 
 
-def _word_carried(change: LoadChange, side: str, n: float | None) -> str:
+def _word_carried(change: LoadChange, side: str, n: float | None, n_to: float | None) -> str:
     if n is None:
         return f"cannot tell in {side}"
+    amount = f"{n:g}"
+    if n_to is not None and n_to > n:
+        amount += f" to {n_to:g}"
     or_more = " or more" if side in change.verdict else ""
-    return f"{n:g} {change.figure}{or_more} in {side}"
+    return f"{amount} {change.figure}{or_more} in {side}"
 
 
 def _four_digits(value: float | None) -> str:

@@ -23,6 +23,10 @@ from clawgauge.stats.proportions import (
 
 ALPHA = 0.05
 POWER = 0.8
+# In points of a rate, as a share of a time or of tokens: what is noticed in use.
+NOTICEABLE_CHANGE = 0.10
+# The largest change that may go unseen where "no change seen" is said.
+SMALL_ENOUGH_TO_SEE = 0.25
 # No outcome is impossible under luck alone, so no p-value is 0. Where more than a thousand prompts
 # all moved the same way the exact one is smaller than a float can hold: it is given as this bound.
 SMALLEST_P = sys.float_info.min

@@ -91,6 +91,9 @@ class Told:
     def __init__(self) -> None:
         self.all: list[Any] = []
 
+    def step_begun(self, context_tokens: int, load: str) -> None:
+        """Only what has come of a load counts here."""
+
     def step_measured(self, context_tokens: int, step: StepSummary) -> None:
         self.all.append(step)
 
