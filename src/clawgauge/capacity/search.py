@@ -98,7 +98,7 @@ class TargetSearch:
                     search = LevelSearch(self.scope, runner)
                     await search.run()
                     rounds = VisitRounds(
-                        self.scope, prompt_tokens, deadline_ns, search.steps, search.visit_again
+                        self.scope, prompt_tokens, deadline_ns, search.steps, search.visit
                     )
                     await rounds.run()
                     # Who is stopped, or has no time or money left, waits for nobody: the group
@@ -192,22 +192,20 @@ class LevelSearch:
         return keeps_slo(await self._measure(level))
 
     async def _measure(self, level: int) -> StepSummary:
-        """The step of so many clients; measured twice where the first cannot be trusted."""
-        if level in self.steps:
-            return self.steps[level]
-        spacing_ms = self._choose_restart_spacing_ms(level)
-        step = await self._runner.measure_clients(level, spacing_ms)
-        if not step.trusted:
-            # This program may be late for once: a second try does no harm.
-            step = await self._runner.measure_clients(level, spacing_ms, is_second_try=True)
-        self.steps[level] = step
-        self._last_step = step
-        return step
+        if level not in self.steps:
+            self.steps[level] = await self.visit(level, 1)
+        return self.steps[level]
 
-    async def visit_again(self, level: int, visit: int) -> StepSummary:
-        """The step of so many clients, measured anew at the visit of this number."""
+    async def visit(self, level: int, visit: int) -> StepSummary:
+        """Measure so many clients at the visit of this number; twice where the first time cannot
+        be trusted."""
         spacing_ms = self._choose_restart_spacing_ms(level)
         step = await self._runner.measure_clients(level, spacing_ms, visit=visit)
+        if not step.trusted:
+            # This program may be late for once: a second try does no harm.
+            step = await self._runner.measure_clients(
+                level, spacing_ms, visit=visit, is_second_try=True
+            )
         self._last_step = step
         return step
 

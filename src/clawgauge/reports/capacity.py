@@ -150,7 +150,8 @@ def _word_rounds(entry: CapacitySummary) -> list[str]:
             n_late += len(step.visits) - len(step.trusted_visits)
     if n_late:
         visits = plural(n_late, "visit")
-        notes.append(f"{visits} left out of the figures: this program was late")
+        wider = "; the range is wider for it" if entry.within_slo is not None else ""
+        notes.append(f"{visits} left out of the figures: this program was late{wider}")
     return notes
 
 

@@ -538,9 +538,17 @@ def _find_range_within(steps: Sequence[StepSummary], n_rounds: int) -> WithinSlo
     measured = find_most_within(attained)
     broken_at = next((step.level for step in steps if step.level > measured.high), None)
     most = measured
-    if n_rounds < N_ROUNDS:
+    if is_range_thin(steps, n_rounds):
         most = _widen(measured, [step.level for step in steps])
     return WithinSlo(concurrency=int(most.low), concurrency_to=int(most.high), broken_at=broken_at)
+
+
+def is_range_thin(steps: Iterable[StepSummary], n_rounds: int) -> bool:
+    """Whether a range rests on fewer visits than it should: rounds were not made, or visits that
+    cannot be trusted were left out."""
+    if n_rounds < N_ROUNDS:
+        return True
+    return any(step.trusted and len(step.trusted_visits) < len(step.visits) for step in steps)
 
 
 def _widen(measured: LevelRange, levels: Sequence[float]) -> LevelRange:

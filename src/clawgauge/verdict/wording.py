@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary, WithinSlo
-from clawgauge.stats.load import carried, keeps_slo
+from clawgauge.stats.load import carried, is_range_thin, keeps_slo
 from clawgauge.stats.visits import N_ROUNDS
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
@@ -267,8 +267,10 @@ def _word_range(entry: CapacitySummary, within: WithinSlo, step: StepSummary) ->
     or_more = " or more" if within.broken_at is None else ""
     load = f"{low} to {high} at once{or_more} at {word_tokens(entry.context_tokens)}"
     if entry.n_rounds < N_ROUNDS:
-        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made, so the range is wider"
-        load = f"{load}: {rounds}"
+        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made"
+        load = f"{load}: {rounds}, so the range is wider"
+    elif is_range_thin(entry.steps, entry.n_rounds):
+        load = f"{load}: this program was late at some visits, so the range is wider"
     elif low == 0:
         load = f"{load}: none always, {high}{or_more} in its quiet moments"
     else:

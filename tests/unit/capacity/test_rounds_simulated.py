@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -143,11 +144,9 @@ class SimulatedRun:
         """Search and visit again, and sum up what was measured."""
         search = LevelSearch(self._scope, cast(Any, self))
         await search.run()
-        rounds = VisitRounds(self._scope, 1000, 0, search.steps, search.visit_again)
-        try:
+        rounds = VisitRounds(self._scope, 1000, 0, search.steps, search.visit)
+        with suppress(TimeoutError):
             await rounds.run()
-        except TimeoutError:
-            pass
         steps = []
         for level in sorted(self._visits):
             steps.append(measure_visits(self._visits[level], SLO))
