@@ -11,6 +11,7 @@ from support.measured_models import OLLAMA
 
 FIRST_TOKENS_MS = {1: 1000, 2: 1500, 4: 3000}
 
+
 def write_load(
     folder: Path,
     target: Target,

@@ -115,7 +115,7 @@ class StepRunner:
         )
         if window is None or len(window.samples) < min_calls:
             where = f" in round {visit} of {N_ROUNDS}" if visit > 1 else ""
-            raise LoadEnded(f"the time ended{where}, before {at_once} were steady")
+            raise LoadEnded(f"the time ended{where} before {at_once} were steady")
         return await self._conclude(
             name, window, window.samples, concurrency=n_clients, visit=visit
         )

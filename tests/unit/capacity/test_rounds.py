@@ -65,15 +65,13 @@ class Rounds:
 
     def run(self) -> list[list[int]]:
         """The numbers of clients of each round that was begun, in their order."""
-        rounds = VisitRounds(
-            cast(SearchScope, self.scope), 1000, 0, self._first, self.measure
-        )
+        rounds = VisitRounds(cast(SearchScope, self.scope), 1000, 0, self._first, self.measure)
         asyncio.run(rounds.run())
         return [event["concurrency"] for event in self.events]
 
 
 TRIED = {1: True, 2: True, 4: True, 8: True, 16: False, 12: False, 10: True, 11: True}
-STEADY = {visit: 11 for visit in range(2, 6)}
+STEADY = dict.fromkeys(range(2, 6), 11)
 
 
 def test_what_lies_between_half_and_twice_the_answer_is_visited_again() -> None:

@@ -113,9 +113,7 @@ def test_what_has_changed_has_its_ratio_and_a_corrected_p() -> None:
     assert low < 1.1 < high
     assert math.sqrt(low * high) == pytest.approx(1.1)
     # The more figures there are, the more of them move by luck.
-    without_first_token = changes(
-        capacity(QUIET, [None] * 5), capacity(scaled(1.1), [None] * 5)
-    )
+    without_first_token = changes(capacity(QUIET, [None] * 5), capacity(scaled(1.1), [None] * 5))
     alone = without_first_token["2k, 2", "requests/s"].p
     assert alone is not None
     assert rate.p == pytest.approx(2 * alone)
@@ -141,7 +139,9 @@ def test_only_loads_that_both_have_tried_and_that_can_be_trusted_are_compared(
 
 
 def test_the_screen_says_why_too_few_visits_tell_nothing() -> None:
-    text = as_text(describe_load_changes([*compare_capacity([capacity([1.0])], [capacity(QUIET)])]), 200)
+    text = as_text(
+        describe_load_changes([*compare_capacity([capacity([1.0])], [capacity(QUIET)])]), 200
+    )
     assert "first token p50 ms" in text
     assert "too few visits: it takes 3 in each run" in text
     assert "runs before 0.3.0" in text

@@ -368,7 +368,9 @@ def test_a_range_is_said_with_what_its_ends_mean() -> None:
         "0 to 1 at once at 16k: none always, 1 in its quiet moments"
     )
     assert said([visits_of(1, never)], 5).startswith("not even 1 at once at 16k keeps your limits")
-    assert "6 to 12 at once at 16k: 3 of 5 rounds were made, so the range is wider" in said(steps, 3)
+    assert "6 to 12 at once at 16k: 3 of 5 rounds were made, so the range is wider" in said(
+        steps, 3
+    )
     assert "always breaks" not in said(steps, 3)
     late = [*steps[:2], visits_of(12, never, late=(2,))]
     assert "this program was late at some visits, so the range is wider" in said(late, 5)

@@ -11,9 +11,8 @@ import random
 import pytest
 
 from clawgauge.stats.days import DaysTest, RunLevel, compare_days
-from clawgauge.stats.visits import ATTAINED
 from clawgauge.stats.paired import compare_run_means, holm
-from clawgauge.stats.visits import compare_visits, find_most_within
+from clawgauge.stats.visits import ATTAINED, compare_visits, find_most_within
 
 pytestmark = pytest.mark.slow
 
