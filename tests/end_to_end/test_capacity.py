@@ -194,7 +194,7 @@ def test_a_run_that_is_killed_in_a_round_goes_on_in_the_same_order_and_loses_not
     chat_config(tmp_path, box=loaded)
     trust_configuration(tmp_path)
     words = ["capacity", "-t", "box:s2-t20-i5-n8", "--context", "500", "--output", "8"]
-    words += ["--slo", "ttft=90ms", "--run-id", "killed"]
+    words += ["--slo", "ttft=90ms", "--max-concurrency", "6", "--run-id", "killed"]
     folder = tmp_path / "runs" / "killed"
     with started(tmp_path, [sys.executable, "-m", "clawgauge", *words]) as process:
         wait_until(lambda: n_later_visits(folder) >= 3)
