@@ -12,8 +12,8 @@ from clawgauge.capacity.generator import LoadEnded
 from clawgauge.capacity.rounds import VisitRounds, draw_order, find_levels_around
 from clawgauge.capacity.scope import SearchScope, VisitKey
 from clawgauge.records import Slo, StepSummary, Target
-from clawgauge.stats.load import Window, measure_step
-from unit.capacity.test_rounds_simulated import make_sample
+from clawgauge.stats.load import measure_step
+from support.load_visits import make_sample, make_window
 
 LIMIT = Slo(ttft_ms=100.0)
 
@@ -23,16 +23,7 @@ def step_of(level: int, *, keeps: bool = True, visit: int = 1, late: bool = Fals
     cycle_ms = 1000 * level / min(level, 8)
     ttft_ms = 50.0 if keeps else 500.0
     samples = [make_sample(number % level, ttft_ms, cycle_ms) for number in range(60)]
-    window = Window(
-        step=f"c{level}",
-        context_tokens=1000,
-        concurrency=level,
-        visit=visit,
-        from_ms=0.0,
-        to_ms=1e9,
-        untrusted="late" if late else None,
-    )
-    return measure_step(samples, window, LIMIT)
+    return measure_step(samples, make_window(level, visit, is_late=late), LIMIT)
 
 
 class Rounds:

@@ -20,14 +20,13 @@ from clawgauge.capacity.search import LevelSearch
 from clawgauge.records import CapacityOptions, CapacitySummary, Slo, StepSummary, Target, WithinSlo
 from clawgauge.stats.load import (
     LoadVisit,
-    Sample,
-    Window,
     find_within_slo,
     measure_step,
     measure_visits,
 )
 from clawgauge.stats.visits import ATTAINED
 from clawgauge.verdict.load import compare_capacity
+from support.load_visits import make_sample, make_window
 
 pytestmark = pytest.mark.slow
 
@@ -63,35 +62,12 @@ class SimulatedServer:
         for number in range(max(8, level, round(per_s * seconds))):
             is_kept = self._dice.random() < share
             ttft_ms = min(90.0, cycle_ms - 230) if is_kept else max(110.0, cycle_ms - 230)
-            samples.append(make_sample(number % level, ttft_ms, cycle_ms))
-        window = Window(
-            step=f"c{level}v{visit}",
-            context_tokens=1000,
-            concurrency=level,
-            visit=visit,
-            from_ms=0.0,
-            to_ms=1e9,
-        )
-        return LoadVisit(window, samples)
+            samples.append(make_sample(number % level, max(20.0, ttft_ms), cycle_ms))
+        return LoadVisit(make_window(level, visit), samples)
 
     def _busy_share(self, seconds: float) -> float:
         moments = [self._now_s + seconds * (i + 0.5) / 40 for i in range(40)]
         return sum(moment % PERIOD_S < BURST_S for moment in moments) / 40
-
-
-def make_sample(client: int, ttft_ms: float, cycle_ms: float) -> Sample:
-    return Sample(
-        client=client,
-        due_ms=1.0,
-        queued_ms=0.0,
-        ttft_ms=max(20.0, ttft_ms),
-        e2e_ms=cycle_ms,
-        ok=True,
-        input_tokens=1000,
-        output_tokens=24,
-        cached_tokens=None,
-        gaps_us=(),
-    )
 
 
 def kept_share(level: float, busy: float) -> float:

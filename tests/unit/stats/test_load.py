@@ -27,6 +27,7 @@ from clawgauge.stats.load import (
 )
 from clawgauge.verdict.load import judge_load
 from clawgauge.verdict.wording import word_capacity
+from support.load_visits import make_sample, make_window
 from support.rows import every_row
 
 R1, R2 = "slots", "prefill"
@@ -270,18 +271,8 @@ def visits_of(level: int, kept: list[float], *, late: tuple[int, ...] = ()) -> A
         samples = []
         for k in range(100):
             ttft_ms = 70.0 if k < round(100 * share) else 5_000.0
-            samples.append(
-                Sample(k % level, 1.0, 0.0, ttft_ms, 700.0 * number, True, 1, 64, None, ())
-            )
-        window = Window(
-            step=f"c{level}v{number}",
-            context_tokens=1000,
-            concurrency=level,
-            visit=number,
-            from_ms=0,
-            to_ms=1e9,
-            untrusted="late" if number in late else None,
-        )
+            samples.append(make_sample(k % level, ttft_ms, 700.0 * number))
+        window = make_window(level, number, is_late=number in late)
         visits.append(LoadVisit(window, samples))
     return measure_visits(visits, LIMIT)
 
