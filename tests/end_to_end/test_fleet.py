@@ -653,6 +653,8 @@ LOAD = (
     "500",
     "--output",
     "8",
+    "--max-time",
+    "60s",
     "--run-id",
     "load",
     "-t",

@@ -278,7 +278,7 @@ def _word_range(entry: CapacitySummary, within: WithinSlo, step: StepSummary) ->
     parts = [load, f"at {step.level:g} {_word_step(step)}"]
     if within.broken_at is not None and within.broken_at > (high or 0):
         broken_limit = _word_broken_limit(entry, within.broken_at)
-        parts.append(f"at {within.broken_at:.3g} it always breaks your {broken_limit}")
+        parts.append(f"at {within.broken_at:.3g} it breaks your {broken_limit}")
     return "; ".join(parts)
 
 
