@@ -247,7 +247,7 @@ def test_fail_under_is_a_gate(place: Path, server: ScriptedServer) -> None:
 
 
 def test_dry_run_asks_no_model(place: Path, server: ScriptedServer) -> None:
-    """The plan is shown, with what is known of its time; only the list of models is asked for, and no folder is made."""
+    """The plan is shown, with what is known of its time; only lists of models are asked for."""
     done = clawgauge(place, *SMALL, "--dry-run", "--repeats", "2")
     assert done.code == 0 and "8 calls" in done.stderr and "unknown" in done.stderr
     assert server.calls == [] and not (place / "runs").exists()
