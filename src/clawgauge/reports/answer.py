@@ -50,8 +50,6 @@ _YIELDING = (
     "first ms",
     "cost",
     "p95 ms",
-    "answered",
-    "pass",
     "tier",
     "agrees",
     "restraint",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from clawgauge.figures import passed, timed
+from clawgauge.figures import passed, passed_of_asked, timed
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import (
     Fit,
@@ -157,24 +157,51 @@ def judge_jobs(
 
 
 def order_targets(jobs: Sequence[JobVerdict]) -> list[str]:
-    """The one order in which models are shown: who is fit for the most jobs first, then who stands
+    """The order in which models are named: who is fit for the most jobs first, then who stands
     higher in them."""
+    standings = _find_standings(jobs)
+    return sorted(standings, key=lambda target: standings[target])
+
+
+def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
+    """The one order in which models are shown: as `order_targets` has them, and of those that the
+    jobs do not tell apart who passed more first."""
+    standings = _find_standings(jobs)
+    places = {target: place for place, target in enumerate(order_targets(jobs))}
+
+    def order_of(group: GroupSummary) -> tuple[_JobStanding, float, int]:
+        target = group.target.label
+        passed = passed_of_asked(group)
+        pass_rate = passed.k / passed.n if passed.n else 0.0
+        return standings.get(target, _IN_NO_JOB), -pass_rate, places.get(target, len(places))
+
+    return sorted(groups, key=order_of)
+
+
+class _JobStanding(NamedTuple):
+    """How a model stands in all jobs together. The least of these is the best."""
+
+    negative_n_fit: float
+    n_not_fit: float
+    sum_of_places: float
+
+
+_IN_NO_JOB = _JobStanding(math.inf, math.inf, math.inf)
+
+
+def _find_standings(jobs: Sequence[JobVerdict]) -> dict[str, _JobStanding]:
     fits: dict[str, list[Fit]] = {}
     for job in jobs:
         for fit in job.ranking:
             fits.setdefault(fit.target, []).append(fit)
-
-    def order_of(target: str) -> tuple[int, int, int]:
-        n_fit = sum(fit.fit == Fitness.YES for fit in fits[target])
-        n_not_fit = sum(fit.fit == Fitness.NO for fit in fits[target])
-        return -n_fit, n_not_fit, sum(fit.place for fit in fits[target])
-
-    return sorted(fits, key=order_of)
-
-
-def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
-    places = {target: place for place, target in enumerate(order_targets(jobs))}
-    return sorted(groups, key=lambda group: places.get(group.target.label, len(places)))
+    standings = {}
+    for target, fits_of_target in fits.items():
+        standings[target] = _JobStanding(
+            negative_n_fit=-sum(fit.fit == Fitness.YES for fit in fits_of_target),
+            n_not_fit=sum(fit.fit == Fitness.NO for fit in fits_of_target),
+            sum_of_places=sum(fit.place for fit in fits_of_target),
+        )
+    return standings
 
 
 def _judge_job(
