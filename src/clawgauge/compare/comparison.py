@@ -443,8 +443,9 @@ def _measure_rates(
         rate = measure_rate(
             prompts,
             OUTCOMES[name],
-            rate_prompts.family,
+            rate_prompts.family_of(name),
             fixed_size=not is_stopped or name in _ASKED_TO_THE_END,
+            unit=rate_prompts.unit_of(name),
         )
         if rate.n_prompts:
             measured[name] = rate

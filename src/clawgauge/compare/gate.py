@@ -22,7 +22,7 @@ from clawgauge.compare.findings import (
     RuleFinding,
     RuleOutcome,
 )
-from clawgauge.compare.pairing import Pair, SharedPrompt, find_plan, find_rate_prompts
+from clawgauge.compare.pairing import AGREEMENT, Pair, SharedPrompt, find_plan, find_rate_prompts
 from clawgauge.compare.rates import OUTCOMES
 from clawgauge.compare.sides import Side
 from clawgauge.compare.times import MIN_RUNS, Values
@@ -172,10 +172,10 @@ def _find_problem(rule: Rule, a: Side, b: Side, pair: Pair) -> str | None:
             "or leave it out"
         )
     if rule.significant and not _are_enough(n_families):
-        prompts = plural(n_families, "prompt")
+        unit = "session" if rule.metric.name == AGREEMENT else "prompt"
         return (
-            f"if all of {prompts} moved, luck could still be why; ask more prompts, or leave "
-            f"{_SIGNIFICANT} out"
+            f"if all of {plural(n_families, unit)} moved, luck could still be why; ask more "
+            f"{unit}s, or leave {_SIGNIFICANT} out"
         )
     return None
 
@@ -195,10 +195,11 @@ def _are_enough(n_families: int) -> bool:
 def _group_by_family(metric: Metric, a: Side, b: Side, pair: Pair) -> list[list[SharedPrompt]]:
     """The prompts that tell of a metric, those of one family together."""
     rate_prompts = find_rate_prompts(a, b, pair)
+    family_of = rate_prompts.family_of(metric.name)
     plan = find_plan(a, b)
     families: dict[PromptKey, list[SharedPrompt]] = {}
     for shared in rate_prompts.by_rate.get(metric.name, pair.shared):
-        family = rate_prompts.family(plan.key(shared))
+        family = family_of(plan.key(shared))
         families.setdefault(family, []).append(shared)
     return list(families.values())
 

@@ -75,10 +75,11 @@ class RateMeasurement:
     """The rates of both sides over the prompts that have a trial on both.
 
     Without `fixed_size` the results themselves decided how many prompts there are: no interval, and
-    no verdict."""
+    no verdict. `unit` is what may stand alone, where that is too few."""
 
-    def __init__(self, trials: Sequence[Trials], *, fixed_size: bool) -> None:
+    def __init__(self, trials: Sequence[Trials], *, fixed_size: bool, unit: str) -> None:
         self._trials = trials
+        self._unit = unit
         self._fixed_size = fixed_size
         self._moved = _add_up_families(trials)
         n_families = len(self._moved)
@@ -134,20 +135,27 @@ class RateMeasurement:
         return stats.agree(interval, self._p, self._difference or 0.0, alpha=alpha)
 
     def _too_few(self) -> str:
-        prompts = plural(len(self._moved), "independent prompt is", "independent prompts are")
-        return f"{prompts} too few to tell any change from luck"
+        families = plural(len(self._moved), f"{self._unit} is", f"{self._unit}s are")
+        return f"{families} too few to tell any change from luck"
 
 
 def measure_rate(
-    prompts: Sequence[SharedPrompt], outcome: Outcome, family: Family, *, fixed_size: bool = True
+    prompts: Sequence[SharedPrompt],
+    outcome: Outcome,
+    family: Family,
+    *,
+    fixed_size: bool = True,
+    unit: str = "independent prompt",
 ) -> RateMeasurement:
+    """The rate of an `outcome`. Prompts of one `family` are one difference, and `unit` is what
+    these are called."""
     trials = []
     for prompt in prompts:
         a = outcome(prompt.a)
         b = outcome(prompt.b)
         if a.trials and b.trials:
             trials.append(Trials(family=family(prompt.key_a), a=a, b=b))
-    return RateMeasurement(trials, fixed_size=fixed_size)
+    return RateMeasurement(trials, fixed_size=fixed_size, unit=unit)
 
 
 def _add_up_families(trials: Sequence[Trials]) -> list[stats.Moved]:

@@ -45,6 +45,21 @@ class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
     n_eff: float | None = None
 
 
+class AgreementRate(RateWithInterval, frozen=True, kw_only=True):
+    """Agreement with the reference model. Turns of one session are alike, so its sessions are what counts: `n_sessions`
+    of them, which are worth `n_sessions_eff` of equal length, and `ci90`, whose lower end is held against what a job
+    needs. With too few sessions both intervals are null. All three are null where the run was made by an earlier rule.
+    """
+
+    n_sessions: int | None = None
+    n_sessions_eff: float | None = None
+    ci90: tuple[float, float] | None = None
+
+    @property
+    def has_too_few_sessions(self) -> bool:
+        return self.n_sessions is not None and self.ci90 is None
+
+
 class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
     """How the calls came. `none` counts answered tool prompts with no call at all."""
 
@@ -318,7 +333,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     server_ms: dict[str, Percentiles] = {}
     in_context: list[InContext] = []
-    agreement: RateWithInterval | None = None
+    agreement: AgreementRate | None = None
     n_asked_judged: int | None = None
     n_attempted: int | None = None
     n_not_asked: int = 0
@@ -350,7 +365,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
     figures shares one. `state` tells more: `decided_fit`, `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or
     `not_asked`, with the `chance` of being fit where it is not decided. Both are null in a summary of an earlier rule.
-    `never_shown` where the model never saw what the job is about, so that no other run would tell."""
+    `never_shown` where the model never saw what the job is about, so that no other run would tell. `by_interval` where
+    the job rests on intervals alone, as your own work does: then there is no chance while it is open."""
 
     target: str
     fit: str
@@ -361,6 +377,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     chance: float | None = None
     never_shown: bool = False
+    by_interval: bool = False
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):

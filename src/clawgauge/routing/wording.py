@@ -10,8 +10,9 @@ from clawgauge.routing.decision import Decision, Standing
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.policy import BrokenLimit, LimitCode
 from clawgauge.secrets import MASK
+from clawgauge.verdict.needs import explain_too_few_sessions
 from clawgauge.verdict.ranking import SURE_SHARE, Fitness
-from clawgauge.verdict.wording import word_lacking
+from clawgauge.verdict.wording import word_lacking, word_reason
 from clawgauge.words import (
     format_beyond,
     format_ms,
@@ -100,6 +101,8 @@ def word_agreement(evidence: Evidence) -> str:
     agreement = evidence.group.agreement
     if agreement is None:
         return ""
+    if agreement.has_too_few_sessions:
+        return word_reason(explain_too_few_sessions(agreement))
     share = f"{format_percent(agreement.rate)} of {plural(agreement.n, 'turn')}"
     return f"would replace the reference model in {share} of your history"
 

@@ -37,6 +37,7 @@ from clawgauge.verdict.decision import (
 from clawgauge.verdict.needs import (
     Assessment,
     Rate,
+    assess_agreement,
     assess_counts,
     assess_evidence,
     assess_tool_needs,
@@ -106,6 +107,8 @@ class JudgedModel:
     score: Score
     chance: float | None = None
     """How likely it is fit, where that is not decided and enough was asked to tell."""
+    by_interval: bool = False
+    """Whether the job rests on intervals alone, so that no such chance is known."""
 
     @property
     def state(self) -> FitState | None:
@@ -151,7 +154,9 @@ def judge_jobs(
         models = []
         for group, chance_by_job in zip(groups, chances, strict=True):
             model = judge_model(name, job, group, settings_of(group.target))
-            models.append(replace(model, chance=chance_by_job.get(name)))
+            by_interval = not find_conditions(name, job)
+            chance = chance_by_job.get(name)
+            models.append(replace(model, chance=chance, by_interval=by_interval))
         verdicts.append(_judge_job(name, job, models, in_full))
     return verdicts
 
@@ -198,6 +203,7 @@ def _judge_job(
             state=None if model.state is None else model.state.value,
             chance=model.chance if model.is_undecided else None,
             never_shown=model.is_undecided and model.is_never_shown,
+            by_interval=model.by_interval,
         )
         ranking.append(fit)
     targets: list[str] = []
@@ -401,8 +407,7 @@ def _assess_agreement(name: str, job: Job, group: GroupSummary) -> Assessment:
     never_shown = find_never_shown(group.tool_use.tools_seen)
     if never_shown is not None:
         return Assessment(name, Fitness.CANNOT_TELL, never_shown, agreement.k, agreement.n)
-    n_effective = agreement.n_eff or agreement.n
-    return assess_counts(name, agreement.k, agreement.n, n_effective, job.at_least)
+    return assess_agreement(name, agreement, job.at_least)
 
 
 def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessment:
