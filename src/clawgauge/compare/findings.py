@@ -65,8 +65,9 @@ class PairedShift(Paired, frozen=True, kw_only=True):
     and ratios.
 
     `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by
-    the signed ranks of calls made `side_by_side` or by the spread `between_runs`. None is not at
-    all: `p` is 1, without an interval. `smallest_change` is a share of A."""
+    the signed ranks of calls made `side_by_side`, by the differences `by_day` of the days that both
+    sides ran on, or by the `means_of_days`. None is not at all: `p` is 1, without an interval.
+    `smallest_change` is a share of A."""
 
     median_a: float | None
     median_b: float | None
@@ -75,8 +76,11 @@ class PairedShift(Paired, frozen=True, kw_only=True):
     n_lower: int
     n_higher: int
     n_cold_left_out: int = 0
-    test: Literal["sign", "side_by_side", "between_runs"] | None = None
+    test: Literal["sign", "side_by_side", "by_day", "means_of_days"] | None = None
     ratio_ci_holm: tuple[float, float] | None = None
+    n_days_a: int | None = None
+    n_days_b: int | None = None
+    n_shared_days: int | None = None
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from clawgauge.compare.findings import (
 from clawgauge.compare.pairing import AGREEMENT, Pair, SharedPrompt, find_plan, find_rate_prompts
 from clawgauge.compare.rates import OUTCOMES
 from clawgauge.compare.sides import Side
-from clawgauge.compare.times import MIN_RUNS, Values
+from clawgauge.compare.times import Values, can_test_times
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
 from clawgauge.stats.paired import SMALLEST_P, above_zero_p, holm
@@ -159,11 +159,11 @@ def require_judgeable(rules: Sequence[Rule], a: Side, b: Side, pairs: Sequence[P
 
 def _find_problem(rule: Rule, a: Side, b: Side, pair: Pair) -> str | None:
     """Why no outcome of this pair could break the rule, and what to do; None where one could."""
-    if rule.significant and rule.metric.is_timing and not _can_test_times(a, b):
+    if rule.significant and rule.metric.is_timing and not can_test_times(a, b):
         return (
-            "the two were not asked in turns, and one run a side cannot tell a model from its "
-            "machine's mood; ask both with run --interleave, make three runs a side, or leave "
-            f"{_SIGNIFICANT} out"
+            "the two were not asked in turns, and fewer than three days a side cannot tell a model "
+            "from its machine's mood; ask both with run --interleave, run both on each of three "
+            f"days or more, or leave {_SIGNIFICANT} out"
         )
     n_families = len(_group_by_family(rule.metric, a, b, pair))
     if not n_families:
@@ -178,13 +178,6 @@ def _find_problem(rule: Rule, a: Side, b: Side, pair: Pair) -> str | None:
             f"{unit}s, or leave {_SIGNIFICANT} out"
         )
     return None
-
-
-def _can_test_times(a: Side, b: Side) -> bool:
-    """Whether a change of times can be told from luck: calls side by side, or runs enough."""
-    if a is b and a.is_interleaved:
-        return True
-    return min(len(a.runs), len(b.runs)) >= MIN_RUNS
 
 
 def _are_enough(n_families: int) -> bool:

@@ -43,7 +43,8 @@ TESTS = {
     "sign_flip": "sign-flip permutation",
     "sign": "sign test",
     "side_by_side": "signed ranks of calls made side by side",
-    "between_runs": "Student's test between runs",
+    "by_day": "Student's test on the differences by day",
+    "means_of_days": "Student's test on the days' means",
 }
 RATE_TITLES = {
     "objective_pass_rate": "passed",
@@ -421,11 +422,21 @@ def say_pace(pair: PairComparison) -> str:
         measured = f"{say_shift(shift)} {over} ({moved})"
         load = _say_machine_load(pair)
         return f"Whether the latency changed cannot be told: {measured}, {load}; {shift.reason}."
-    evidence = f"{moved}; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
+    test = f"{TESTS[shift.test or 'sign']}{_say_days(shift)}"
+    evidence = f"{moved}; {words.word_p(shift.p_holm)}, {test}"
     if shift.verdict == "no_change_seen":
         return f"No difference in latency beyond luck {over} ({evidence}){_would_be_seen(shift)}."
     slower_or_faster = "slower" if shift.difference > 0 else "faster"
     return f"B is {slower_or_faster}: {say_shift(shift)} {over} ({evidence})."
+
+
+def _say_days(shift: PairedShift) -> str:
+    """On how many days a test between days rests."""
+    if shift.test == "by_day":
+        return f" ({plural(shift.n_shared_days or 0, 'day')} of both)"
+    if shift.test == "means_of_days":
+        return f" ({plural(shift.n_days_a or 0, 'day')} in A, {shift.n_days_b} in B)"
+    return ""
 
 
 def _say_machine_load(pair: PairComparison) -> str:

@@ -222,7 +222,7 @@ def test_a_fifth_slower_is_soon_told(spread: float, most_runs: int) -> None:
 
 
 def test_runs_that_differ_much_are_said_to() -> None:
-    """By a tenth: nearly always after 25 runs; by a twentieth: seldom."""
+    """By a tenth: mostly after 25 runs; by a twentieth: seldom."""
     dice = random.Random(20261119)
     shares = {}
     for spread in (0.05, 0.1):
@@ -232,4 +232,4 @@ def test_runs_that_differ_much_are_said_to() -> None:
         shares[spread] = share(said)
     print(f"said to differ much, by their sd: {shares}")
     assert shares[0.05] <= 0.1
-    assert shares[0.1] >= 0.75
+    assert shares[0.1] >= 0.65
