@@ -18,6 +18,7 @@ from clawgauge.compare.findings import (
     Metric,
     PairComparison,
     Paired,
+    PairedRate,
     PairedShift,
     RuleFinding,
     RuleOutcome,
@@ -299,6 +300,8 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
     if a is not None and b is not None:
         change = rule.measure(a, b)
     outcome, reason = _judge(rule, figure, _find_evidence(pair, rule.metric), change, p_holm)
+    if pair.asked == "decision":
+        reason += f"; over {plural(pair.n_shared, 'prompt')} that both sides were asked"
     is_finite = change is not None and math.isfinite(change)
     return RuleFinding(
         rule=rule.text,
@@ -343,7 +346,9 @@ def _judge(
     is_crossed = change is not None and rule.is_crossed_by(change)
     if problem is None and is_crossed and rule.significant and p_holm is None:
         lacking = "too few prompts have an outcome on both sides to test it on"
-        if evidence is not None and evidence.reason:
+        if isinstance(evidence, PairedRate) and evidence.test == "bets":
+            lacking = "the results of a side decided how many prompts it was asked"
+        elif evidence is not None and evidence.reason:
             lacking = evidence.reason
         problem = f"beyond the limit, but {lacking}"
     if problem is not None:
