@@ -5,13 +5,22 @@ router."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-# A model is the best where the evidence makes it so with this chance; short of it, it is one of a
-# tie.
+from clawgauge.stats.ties import (
+    FigureDifferences,
+    PairTest,
+    compare_pair,
+    differences_by_family,
+    find_beaten,
+)
+
+# By the rule of earlier versions a model is the best where the evidence makes it so with this
+# chance; short of it, it is one of a tie. Today's rule has the level of `stats.ties`.
 SURE_SHARE = 0.95
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a
 # call.
@@ -91,6 +100,72 @@ def score_falling(value: float | None, half: float) -> float:
     return half / (half + value)
 
 
+class ComparedModel(NamedTuple):
+    """What a model is compared with others by, by the name of the figure.
+
+    `by_family` has the mean of each prompt family of what differs from prompt to prompt, and
+    `known` the score of what does not; None of one that is not known.
+    """
+
+    by_family: Mapping[str, Mapping[str, float]]
+    known: Mapping[str, float | None]
+
+
+def find_behind(
+    models: Sequence[ComparedModel], weights: Mapping[str, float]
+) -> list[float | None]:
+    """For each model the p-value, corrected for all pairs, by which another is ahead of it in these
+    figures together. Those that have none are tied for best."""
+    pairs = {}
+    for a, b in itertools.combinations(range(len(models)), 2):
+        pairs[a, b] = _compare(models[a], models[b], weights)
+    return find_beaten(len(models), pairs)
+
+
+def _compare(a: ComparedModel, b: ComparedModel, weights: Mapping[str, float]) -> PairTest:
+    """Two models by the families that both were asked.
+
+    A score that is known of one model alone, or of both by other prompts, may be anything between
+    0 and 1: one model is ahead only where that makes no difference to it. What is known of neither
+    is left out.
+    """
+    figures = []
+    least = 0.0
+    most = 0.0
+    for name, weight in weights.items():
+        if not weight:
+            continue
+        if name in a.known:
+            low, high = _find_range(a.known[name], b.known[name])
+            least += weight * low
+            most += weight * high
+            continue
+        of_a = a.by_family.get(name, {})
+        of_b = b.by_family.get(name, {})
+        differences = differences_by_family(of_a, of_b)
+        if len(differences) > 1:
+            figures.append(FigureDifferences(differences, weight))
+        elif of_a or of_b:
+            least -= weight
+            most += weight
+    at_worst = compare_pair(figures, known=least)
+    if at_worst.t > 0:
+        return at_worst
+    at_best = compare_pair(figures, known=most)
+    if at_best.t < 0:
+        return at_best
+    return PairTest(t=0.0, p=1.0)
+
+
+def _find_range(a: float | None, b: float | None) -> tuple[float, float]:
+    """The least and the most that A's score may have more than B's."""
+    if a is None and b is None:
+        return 0.0, 0.0
+    least = (0.0 if a is None else a) - (1.0 if b is None else b)
+    most = (1.0 if a is None else a) - (0.0 if b is None else b)
+    return least, most
+
+
 class Score(NamedTuple):
     """A score between 0 and 1, and its standard error."""
 
@@ -102,8 +177,7 @@ def find_best_by_error(scores: Sequence[Score]) -> list[int]:
     """The indexes of those of some models, the best first, that may be the best: more than one is a
     tie.
 
-    For where nothing but the figures of a run is there: the distance of two scores is held against
-    their errors.
+    The rule of earlier versions for jobs: the distance of two scores is held against their errors.
     """
     may_be_best = []
     for index, score in enumerate(scores):
@@ -118,9 +192,8 @@ def find_best_by_shares(best_shares: Sequence[float]) -> list[int]:
     """The indexes of the fewest models of which one is surely the best, in the given order: more
     than one is a tie.
 
-    For where every call is there: `best_shares` tells in which share of resamplings of the prompts,
-    the same ones for all models, each of them was the best. That pairs the models, and tells more
-    than two errors do.
+    The rule of earlier versions for routes: `best_shares` tells in which share of resamplings of
+    the prompts, the same ones for all models, each of them was the best.
     """
     may_be_best: list[int] = []
     for index in sorted(range(len(best_shares)), key=lambda index: -best_shares[index]):
