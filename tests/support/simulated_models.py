@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from clawgauge.records import RULE, GroupSummary
-from clawgauge.records.summary import FamilyMeans, FamilyTally
+from clawgauge.records.summary import CostSummary, FamilyMeans, FamilyTally
 from clawgauge.run_data.evidence import job_pool
 from clawgauge.summary import summarize_folder
 from support.written_runs import config, prompt, record, write_run
@@ -56,8 +56,10 @@ def _group() -> GroupSummary:
     return group
 
 
-def fit_group(model: str, job: str, figures: Mapping[str, Sequence[float]]) -> GroupSummary:
-    """A model that is fit for a job of prompts of its own, with the means of its families."""
+def fit_group(
+    model: str, job: str, figures: Mapping[str, Sequence[float]], call_usd: float | None = None
+) -> GroupSummary:
+    """A model that is fit for a job of prompts of its own, with the means of its families and the price of a call."""
     n_families = max(len(means) for means in figures.values())
     columns: dict[str, list[float | None]] = {}
     for figure, means in figures.items():
@@ -66,6 +68,9 @@ def fit_group(model: str, job: str, figures: Mapping[str, Sequence[float]]) -> G
     return msgspec.structs.replace(
         _group(),
         model=model,
+        cost=None
+        if call_usd is None
+        else CostSummary(n_priced=1, usd=call_usd, per_call_usd=call_usd, per_pass_usd=None),
         evidence={job_pool(job): [FamilyTally(passes=1, answers=1, n=60)]},
         by_family=FamilyMeans(families=families, figures=columns),
     )

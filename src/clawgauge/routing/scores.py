@@ -105,12 +105,8 @@ def to_compared(evidence: Evidence) -> ComparedModel:
     """What a model is compared by, under the names of a policy's weights."""
     means = evidence.group.by_family or FamilyMeans(families=[], figures={})
     return ComparedModel(
-        by_family={
-            "pass_rate": means.of("passes"),
-            "tool_use": means.of("tools"),
-            "latency": means.of("latency"),
-            "ttft": means.of("first_token"),
-        },
+        rates={"pass_rate": means.of("passes"), "tool_use": means.of("tools")},
+        times={"latency": means.of("latency"), "ttft": means.of("first_token")},
         known={"cost": find_cost_score(evidence)},
     )
 

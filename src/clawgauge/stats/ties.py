@@ -17,6 +17,8 @@ from clawgauge.stats.proportions import student_t_cdf
 
 # Of a figure beside a known difference, so many families count as moved that were not seen to move.
 _UNSEEN_MOVES = 4
+# With so many degrees of freedom Student's distribution is the normal one.
+_MOST_FREEDOM = 1e6
 
 
 class FigureDifferences(NamedTuple):
@@ -43,13 +45,23 @@ def differences_by_family(a: Mapping[str, float], b: Mapping[str, float]) -> lis
     return differences
 
 
-def compare_pair(figures: Sequence[FigureDifferences], *, known: float = 0.0) -> PairTest:
+def compare_pair(
+    figures: Sequence[FigureDifferences],
+    *,
+    known: float = 0.0,
+    margin: float = 0.0,
+    spread: float = 0.0,
+) -> PairTest:
     """A against B by one figure, or by the weighed sum of several.
 
     The variances of the figures add up with their weights squared, and their degrees of freedom
     are Satterthwaite's (1946): of a single figure its families less one. Nothing is told where a
-    figure has fewer than two families. `known` is what A has more than B, weighed, of figures that
-    are the same for every prompt, as a price is: it has no variance."""
+    figure has fewer than two families.
+
+    - `known` is what A has more than B, weighed, of figures that are the same for every prompt, as
+      a price is: it has no variance.
+    - `margin` is how much of the difference may be something else: whether it is larger is tested.
+    - `spread` is the standard deviation of what moves all families of a model alike."""
     change = known
     variances = []
     for figure in figures:
@@ -61,15 +73,17 @@ def compare_pair(figures: Sequence[FigureDifferences], *, known: float = 0.0) ->
             squares += _unseen_squares(figure.differences)
         change += figure.weight * math.fsum(figure.differences) / n
         variances.append((figure.weight**2 * squares / n**2, n - 1))
-    variance = math.fsum(value for value, _ in variances)
-    if change == 0.0:
+    if abs(change) <= margin:
         return PairTest(t=0.0, p=1.0)
+    change -= math.copysign(margin, change)
+    variance = math.fsum(value for value, _ in variances)
     if variance == 0.0:
         return PairTest(t=math.copysign(math.inf, change), p=SMALLEST_P)
-    doubt = math.fsum(value * value / df for value, df in variances)
+    doubt = math.fsum((value / variance) ** 2 / df for value, df in variances)
+    widened = (variance + spread * spread) / variance
     # Whole to a hair, where there is one figure alone.
-    freedom = math.floor(variance * variance / doubt + 1e-9)
-    t = change / math.sqrt(variance)
+    freedom = math.floor(min(widened * widened / doubt, _MOST_FREEDOM) + 1e-9)
+    t = change / math.sqrt(variance * widened)
     p = 2 * student_t_cdf(-abs(t), max(1, freedom))
     return PairTest(t=t, p=min(1.0, max(SMALLEST_P, p)))
 

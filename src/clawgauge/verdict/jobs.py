@@ -256,13 +256,16 @@ def _find_best(name: str, job: Job, fit_models: Sequence[JudgedModel]) -> _Best:
 
 def _to_compared(name: str, job: Job, model: JudgedModel, means: FamilyMeans) -> ComparedModel:
     """What a model is compared by for a job."""
-    by_family: dict[str, Mapping[str, float]] = {}
+    rates: dict[str, Mapping[str, float]] = {}
+    times: dict[str, Mapping[str, float]] = {}
     for figure in job.weighs:
-        if figure == "tools" and model.group.tool_use.source != "native":
-            continue
-        is_of_own_prompts = figure == "passes" and job.prompts
-        by_family[figure] = means.of(job_pool(name) if is_of_own_prompts else figure)
-    return ComparedModel(by_family=by_family, known={"cost": model.cost_score})
+        if figure in ("first_token", "latency"):
+            times[figure] = means.of(figure)
+        elif figure == "passes" and job.prompts:
+            rates[figure] = means.of(job_pool(name))
+        elif figure != "tools" or model.group.tool_use.source == "native":
+            rates[figure] = means.of(figure)
+    return ComparedModel(rates=rates, times=times, known={"cost": model.cost_score})
 
 
 def _rank(model: JudgedModel) -> Rank:

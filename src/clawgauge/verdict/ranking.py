@@ -27,6 +27,9 @@ SURE_SHARE = 0.95
 HALF_P95_MS = 5_000.0
 HALF_TTFT_MS = 1_000.0
 HALF_COST_USD = 0.01
+# Models are asked one after another, and a machine is now faster and now slower: the standard
+# deviation of the logarithm of all times of a model, whatever the model.
+PACE_SPREAD = 0.1
 # The point of the standard normal distribution that leaves 1 - SURE_SHARE above it.
 _Z95_ONE_SIDED = 1.645
 
@@ -103,11 +106,12 @@ def score_falling(value: float | None, half: float) -> float:
 class ComparedModel(NamedTuple):
     """What a model is compared with others by, by the name of the figure.
 
-    `by_family` has the mean of each prompt family of what differs from prompt to prompt, and
-    `known` the score of what does not; None of one that is not known.
+    `rates` and `times` have the mean of each prompt family, of times that of their scores. `known`
+    has scores that do not differ from prompt to prompt; None of one that is not known.
     """
 
-    by_family: Mapping[str, Mapping[str, float]]
+    rates: Mapping[str, Mapping[str, float]]
+    times: Mapping[str, Mapping[str, float]]
     known: Mapping[str, float | None]
 
 
@@ -122,48 +126,67 @@ def find_behind(
     return find_beaten(len(models), pairs)
 
 
+class _Difference(NamedTuple):
+    """How far A's score of a figure is above B's: by family, or where that is not to be had between
+    two ends. `spread` is that of what moves all families of a model alike."""
+
+    by_family: Sequence[float] = ()
+    low: float = 0.0
+    high: float = 0.0
+    spread: float = 0.0
+
+
 def _compare(a: ComparedModel, b: ComparedModel, weights: Mapping[str, float]) -> PairTest:
-    """Two models by the families that both were asked.
-
-    A score that is known of one model alone, or of both by other prompts, may be anything between
-    0 and 1: one model is ahead only where that makes no difference to it. What is known of neither
-    is left out.
-    """
+    """Two models by the families that both were asked."""
     figures = []
-    least = 0.0
-    most = 0.0
-    for name, weight in weights.items():
-        if not weight:
+    known = 0.0
+    margin = 0.0
+    spread = 0.0
+    heaviest = max(weights.values(), default=0.0)
+    for name, weight_given in weights.items():
+        if not weight_given:
             continue
-        if name in a.known:
-            low, high = _find_range(a.known[name], b.known[name])
-            least += weight * low
-            most += weight * high
-            continue
-        of_a = a.by_family.get(name, {})
-        of_b = b.by_family.get(name, {})
-        differences = differences_by_family(of_a, of_b)
-        if len(differences) > 1:
-            figures.append(FigureDifferences(differences, weight))
-        elif of_a or of_b:
-            least -= weight
-            most += weight
-    at_worst = compare_pair(figures, known=least)
-    if at_worst.t > 0:
-        return at_worst
-    at_best = compare_pair(figures, known=most)
-    if at_best.t < 0:
-        return at_best
-    return PairTest(t=0.0, p=1.0)
+        weight = weight_given / heaviest
+        difference = _find_difference(name, a, b)
+        if difference.by_family:
+            figures.append(FigureDifferences(difference.by_family, weight))
+        known += weight * (difference.low + difference.high) / 2
+        margin += weight * (difference.high - difference.low) / 2
+        # A machine that is slow is slow in all its times.
+        spread += weight * difference.spread
+    return compare_pair(figures, known=known, margin=margin, spread=spread)
 
 
-def _find_range(a: float | None, b: float | None) -> tuple[float, float]:
-    """The least and the most that A's score may have more than B's."""
+def _find_difference(name: str, a: ComparedModel, b: ComparedModel) -> _Difference:
+    """What is known of one model alone, or of both by other prompts, may be anything; what is known
+    of neither tells nothing."""
+    if name in a.known:
+        return _compare_known(a.known[name], b.known[name])
+    is_time = name in a.times or name in b.times
+    of_a = (a.times if is_time else a.rates).get(name, {})
+    of_b = (b.times if is_time else b.rates).get(name, {})
+    differences = differences_by_family(of_a, of_b)
+    if len(differences) > 1:
+        spread = _measure_spread([*of_a.values(), *of_b.values()]) if is_time else 0.0
+        return _Difference(by_family=differences, spread=spread)
+    if of_a or of_b:
+        return _Difference(low=-1.0, high=1.0)
+    return _Difference()
+
+
+def _compare_known(a: float | None, b: float | None) -> _Difference:
     if a is None and b is None:
-        return 0.0, 0.0
-    least = (0.0 if a is None else a) - (1.0 if b is None else b)
-    most = (1.0 if a is None else a) - (0.0 if b is None else b)
-    return least, most
+        return _Difference()
+    low = (0.0 if a is None else a) - (1.0 if b is None else b)
+    high = (1.0 if a is None else a) - (0.0 if b is None else b)
+    return _Difference(low=low, high=high)
+
+
+def _measure_spread(scores: Sequence[float]) -> float:
+    """What a machine's pace adds to the spread of the mean of these scores of times: their slope by
+    the logarithm of the time."""
+    slope = math.fsum(score * (1 - score) for score in scores) / len(scores)
+    return slope * PACE_SPREAD
 
 
 class Score(NamedTuple):

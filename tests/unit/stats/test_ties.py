@@ -63,7 +63,7 @@ def test_models_that_never_differ_and_single_families_tell_nothing() -> None:
     assert compare_pair([telling, FigureDifferences([1.0])]) == PairTest(t=0.0, p=1.0)
 
 
-@given(figure=differences, weight=st.floats(0.01, 100))
+@given(figure=differences, weight=st.floats(1e-100, 1))
 def test_the_weight_of_a_single_figure_does_not_matter(figure: list[float], weight: float) -> None:
     plain = compare_pair([FigureDifferences(figure)])
     weighed = compare_pair([FigureDifferences(figure, weight)])
@@ -105,6 +105,26 @@ def test_a_known_difference_alone_needs_no_luck() -> None:
     assert compare_pair([], known=0.1).t > 0
     assert compare_pair([], known=-0.1).t < 0
     assert 0 < compare_pair([], known=0.1).p < 1e-300
+
+
+def test_a_margin_is_what_may_have_other_causes() -> None:
+    """A difference within it tells nothing; of a larger one the rest is tested."""
+    figure = FigureDifferences([0.3, 0.1, 0.2, 0.2])
+    assert compare_pair([figure], margin=0.2) == PairTest(t=0.0, p=1.0)
+    root = (0.3**2 + 0.1**2 + 0.2**2 + 0.2**2) ** 0.5
+    assert compare_pair([figure], margin=0.1).t == close(4 * 0.1 / root)
+    mirrored = FigureDifferences([-d for d in figure.differences])
+    assert compare_pair([mirrored], margin=0.1).t == close(-4 * 0.1 / root)
+    assert compare_pair([], known=0.5, margin=0.5).p == 1.0
+
+
+def test_what_moves_all_families_alike_is_no_matter_of_their_number() -> None:
+    """A thousand families are as much in doubt as the spread: t is nearly .2 / .1."""
+    few = compare_pair([FigureDifferences([0.2] * 10)], spread=0.1)
+    many = compare_pair([FigureDifferences([0.2] * 1_000)], spread=0.1)
+    assert few.t == close(0.2 / (0.04 / 10 + 0.01) ** 0.5)
+    assert 1.99 < many.t < 2.0
+    assert 0.045 < many.p < 0.047
 
 
 def test_who_is_beaten_by_nobody_is_tied_for_best() -> None:

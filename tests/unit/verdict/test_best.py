@@ -14,7 +14,7 @@ from clawgauge.run_data import Run
 from clawgauge.run_data.evidence import job_pool
 from clawgauge.summary import summarize_folder
 from clawgauge.verdict import judge_jobs
-from clawgauge.verdict.ranking import ComparedModel, find_behind
+from clawgauge.verdict.ranking import HALF_TTFT_MS, ComparedModel, find_behind, score_falling
 from support.simulated_models import fit_group
 from support.written_runs import PROVIDER, config, prompt, record, write_run
 
@@ -120,19 +120,26 @@ def test_a_price_tells_models_apart_that_are_alike(tmp_path: Path) -> None:
     assert ties == {0.02: [False, False], 0.0001: [True, True]}
 
 
-def compared(cost: float | None = None, **figures: list[float]) -> ComparedModel:
-    by_family = {}
-    for figure, means in figures.items():
-        by_family[figure] = {f"P{number}": mean for number, mean in enumerate(means)}
-    return ComparedModel(by_family=by_family, known={"cost": cost})
+def by_number(means: list[float]) -> dict[str, float]:
+    return {f"P{number}": mean for number, mean in enumerate(means)}
+
+
+def compared(
+    tasks: list[float], *, cost: float | None = None, first_token: list[float] | None = None
+) -> ComparedModel:
+    return ComparedModel(
+        rates={"tasks": by_number(tasks)},
+        times={"first_token": by_number(first_token or [])},
+        known={"cost": cost},
+    )
 
 
 def test_what_is_known_of_one_model_alone_may_be_anything_for_the_other() -> None:
     """With an unknown price a model is behind only if it would be for nothing too."""
     weights = {"tasks": 3.0, "cost": 1.0}
-    good = compared(0.5, tasks=[1.0] * 38 + [0.0] * 2)
-    unknown_and_bad = compared(None, tasks=[1.0] * 10 + [0.0] * 30)
-    unknown_and_alike = compared(None, tasks=[1.0] * 38 + [0.0] * 2)
+    good = compared([1.0] * 38 + [0.0] * 2, cost=0.5)
+    unknown_and_bad = compared([1.0] * 10 + [0.0] * 30)
+    unknown_and_alike = compared([1.0] * 38 + [0.0] * 2)
     assert find_behind([good, unknown_and_bad], weights)[1] is not None
     assert find_behind([good, unknown_and_alike], weights) == [None, None]
     assert find_behind([unknown_and_bad, good], weights)[0] is not None
@@ -140,25 +147,40 @@ def test_what_is_known_of_one_model_alone_may_be_anything_for_the_other() -> Non
 
 def test_a_figure_that_was_not_measured_of_one_model_may_be_anything() -> None:
     weights = {"tasks": 1.0, "first_token": 1.0}
-    timed = compared(tasks=[1.0] * 40, first_token=[0.9] * 40)
-    untimed = compared(tasks=[1.0] * 36 + [0.0] * 4)
+    timed = compared([1.0] * 40, first_token=[0.9] * 40)
+    untimed = compared([1.0] * 30 + [0.0] * 10)
     assert find_behind([timed, untimed], weights) == [None, None]
+    assert find_behind([timed, untimed], {"tasks": 1.0})[1] is not None
 
 
 def test_what_was_measured_of_no_model_is_left_out() -> None:
     weights = {"tasks": 1.0, "first_token": 1.0, "cost": 1.0}
-    good = compared(tasks=[1.0] * 40)
-    bad = compared(tasks=[1.0] * 20 + [0.0] * 20)
+    good = compared([1.0] * 40)
+    bad = compared([1.0] * 20 + [0.0] * 20)
     assert find_behind([good, bad], weights)[1] is not None
 
 
 def test_models_without_a_prompt_in_common_tie() -> None:
-    a = ComparedModel(by_family={"tasks": {f"P{n}": 1.0 for n in range(40)}}, known={})
-    b = ComparedModel(by_family={"tasks": {f"Q{n}": 0.0 for n in range(40)}}, known={})
+    a = ComparedModel(rates={"tasks": {f"P{n}": 1.0 for n in range(40)}}, times={}, known={})
+    b = ComparedModel(rates={"tasks": {f"Q{n}": 0.0 for n in range(40)}}, times={}, known={})
     assert find_behind([a, b], {"tasks": 1.0}) == [None, None]
 
 
 def test_a_figure_without_weight_tells_nothing() -> None:
-    a = compared(tasks=[1.0] * 40, latency=[0.5, 0.4] * 20)
-    b = compared(tasks=[0.0] * 40, latency=[0.5, 0.4] * 20)
-    assert find_behind([a, b], {"tasks": 0.0, "latency": 1.0}) == [None, None]
+    a = compared([1.0] * 40, first_token=[0.5, 0.4] * 20)
+    b = compared([0.0] * 40, first_token=[0.5, 0.4] * 20)
+    assert find_behind([a, b], {"tasks": 0.0, "first_token": 1.0}) == [None, None]
+
+
+@pytest.mark.parametrize(("times_longer", "is_told"), [(1.15, False), (1.4, True), (0.6, True)])
+def test_times_that_a_machines_pace_explains_tell_nothing(
+    times_longer: float, is_told: bool
+) -> None:
+    """Every call took 15% longer: so it may be where one model is asked after the other. 40% are the model's own."""
+    times_ms = [300.0 + 40 * number for number in range(40)]
+    a = [score_falling(time_ms, HALF_TTFT_MS) for time_ms in times_ms]
+    b = [score_falling(time_ms * times_longer, HALF_TTFT_MS) for time_ms in times_ms]
+    tasks = [1.0, 0.0] * 20
+    models = [compared(tasks, first_token=a), compared(tasks, first_token=b)]
+    behind = find_behind(models, {"first_token": 1.0})
+    assert (behind != [None, None]) is is_told

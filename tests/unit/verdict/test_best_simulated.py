@@ -3,6 +3,7 @@ of a run. `pytest -m slow -rP` prints what was measured."""
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from clawgauge.records import RULE, Job, JobVerdict
 from clawgauge.run_data.evidence import job_pool
 from clawgauge.summary import summarize_folder
 from clawgauge.verdict import judge_jobs
-from clawgauge.verdict.ranking import HALF_TTFT_MS, score_falling
+from clawgauge.verdict.ranking import HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, score_falling
 from support.simulated_models import fit_group, simulate_passes
 from support.written_runs import PROVIDER, config, prompt, record, write_run
 
@@ -103,6 +104,54 @@ def test_nor_is_one_left_out_by_a_score_of_several_figures(n_models: int) -> Non
     share = n_left_out / n_runs
     print(f"{n_models} models, weighed: {share:.4f}")
     assert share <= 0.055
+
+
+@pytest.mark.parametrize("autocorrelation", [0.0, 0.5, 0.9, 0.99])
+def test_nor_by_the_moods_of_a_machine(autocorrelation: float) -> None:
+    """One model is asked after the other, on a machine whose pace swings by 10%. One that takes half
+    as long again is found all the same."""
+    dice = random.Random(SEED)
+    job = Job(prompts=["core"], weighs={"latency": 1})
+    n_runs = 400
+    n_told = {}
+    for slowdown in (1.0, 1.5):
+        n_told[slowdown] = 0
+        for _ in range(n_runs):
+            prompt_ms = [3_000 * math.exp(dice.gauss(0, 0.5)) for _ in range(100)]
+            mood = dice.gauss(0, 0.1)
+            models = []
+            for factor in (1.0, slowdown):
+                scores = []
+                for time_ms in prompt_ms:
+                    change = math.sqrt(1 - autocorrelation**2) * dice.gauss(0, 0.1)
+                    mood = autocorrelation * mood + change
+                    call_ms = time_ms * factor * math.exp(mood + dice.gauss(0, 0.05))
+                    scores.append(score_falling(call_ms, HALF_P95_MS))
+                models.append({"latency": scores, job_pool("mine"): [1.0] * 100})
+            n_told[slowdown] += is_any_left_out(judge(job, models))
+    shares = {slowdown: n / n_runs for slowdown, n in n_told.items()}
+    print(f"autocorrelation {autocorrelation}: equal {shares[1.0]:.4f}, 1.5 {shares[1.5]:.3f}")
+    assert shares[1.0] <= 0.055
+    assert shares[1.5] >= 0.95
+
+
+@pytest.mark.parametrize("n_prompts", [20, 43, 100])
+def test_nor_who_is_as_much_cheaper_as_worse(n_prompts: int) -> None:
+    """85% for nothing beside 95% at a price that outweighs ten points."""
+    dice = random.Random(SEED)
+    job = Job(prompts=["core"], weighs={"passes": 3, "cost": 1})
+    n_runs = 1_500
+    n_told = 0
+    for _ in range(n_runs):
+        cheap, dear = passes_of(dice, [0.85, 0.95], n_prompts, 1, 0.5, 0.25)
+        groups = [
+            fit_group("cheap", "mine", {job_pool("mine"): cheap}, call_usd=0.0),
+            fit_group("dear", "mine", {job_pool("mine"): dear}, call_usd=HALF_COST_USD * 3 / 7),
+        ]
+        (verdict,) = judge_jobs(groups, {"mine": job}, lambda target: {})
+        n_told += is_any_left_out(verdict)
+    print(f"{n_prompts} prompts: {n_told / n_runs:.4f}")
+    assert n_told / n_runs <= 0.055
 
 
 @pytest.mark.parametrize(
