@@ -10,6 +10,7 @@ import pytest
 
 from clawgauge.errors import RunFolderError
 from clawgauge.records import RULE
+from clawgauge.records.run import IN_CONTEXT
 from clawgauge.records.summary import FamilyMeans
 from clawgauge.run_data import Run
 from clawgauge.summary import summarize_folder
@@ -101,6 +102,31 @@ def test_what_counts_is_what_decides_needs(tmp_path: Path) -> None:
     means = means_of(tmp_path / "run", prompts, records)
     assert means.of("passes") == {"core/P0": 1.0, "core/P1": 0.0, "core/P2": 0.0}
     assert means.of("answers") == {"core/P0": 1.0, "core/P1": 0.0, "core/P2": 0.0, "core/P3": 0.0}
+
+
+def test_a_refusal_is_no_evidence_of_restraint(tmp_path: Path) -> None:
+    """It called nothing and said no: other figures count it as failed."""
+    prompts = [prompt(f"R{n}", tools=[TOOL], validator=HOLD_BACK) for n in range(2)]
+    refused = record("R0", None, success=False, failure_type="refusal", tools_offered=True)
+    records = [refused, record("R1", True, tools_offered=True)]
+    means = means_of(tmp_path / "run", prompts, records)
+    assert means.of("restraint") == {"core/R1": 1.0}
+    assert means.of("passes") == {"core/R0": 0.0, "core/R1": 1.0}
+
+
+def test_turns_of_the_users_own_work_are_agreement(tmp_path: Path) -> None:
+    turns = [prompt("A0", validator={"type": "agreement", "calls": []}), prompt("P0")]
+    means = means_of(tmp_path / "run", turns, [record("A0", False), record("P0", True)])
+    assert means.of("agreement") == {"core/A0": 0.0}
+
+
+def test_prompts_in_a_context_of_the_users_judge_no_model(tmp_path: Path) -> None:
+    """Of a prompt that was asked bare and inside the context the bare one counts."""
+    inside = prompt("P0", suite=f"core{IN_CONTEXT}", in_context=True)
+    records = [record("P0", True), record("P0", False, suite=f"core{IN_CONTEXT}")]
+    means = means_of(tmp_path / "run", [prompt("P0"), inside], records)
+    assert means.families == ["core/P0"]
+    assert means.of("passes") == {"core/P0": 1.0}
 
 
 def test_times_are_scores(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from clawgauge.history.jobs import judge_newest
@@ -70,6 +71,24 @@ def test_who_is_beaten_stands_behind_who_is_not_whatever_the_score() -> None:
     assert [fit.target for fit in verdict.ranking] == [f"{PROVIDER}:b", f"{PROVIDER}:a"]
     assert verdict.ranking[1].behind_p == pytest.approx(0.0115, abs=0.001)
     assert [fit.place for fit in verdict.ranking] == [1, 2]
+
+
+def test_calls_written_as_text_are_not_weighed(tmp_path: Path) -> None:
+    """Where tools were named in the text alone, nobody is the better for calling them."""
+    job = Job(prompts=["core"], weighs={"tools": 1})
+    pool = job_pool("mine")
+    groups = [
+        fit_group("a", "mine", {pool: [1.0] * 40, "tools": [1.0] * 40}),
+        fit_group("b", "mine", {pool: [1.0] * 40, "tools": [0.0] * 40}),
+    ]
+    (verdict,) = judge_jobs(groups, {"mine": job}, lambda target: {})
+    assert [fit.tie for fit in verdict.ranking] == [True, True]
+    native = []
+    for group in groups:
+        use = msgspec.structs.replace(group.tool_use, source="native")
+        native.append(msgspec.structs.replace(group, tool_use=use))
+    (verdict,) = judge_jobs(native, {"mine": job}, lambda target: {})
+    assert [fit.behind_p is None for fit in verdict.ranking] == [True, False]
 
 
 def test_who_is_not_fit_is_compared_with_nobody(tmp_path: Path) -> None:
