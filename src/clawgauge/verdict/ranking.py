@@ -143,10 +143,10 @@ def _compare(a: ComparedModel, b: ComparedModel, weights: Mapping[str, float]) -
     margin = 0.0
     spread = 0.0
     heaviest = max(weights.values(), default=0.0)
-    for name, weight_given in weights.items():
-        if not weight_given:
+    for name in weights:
+        weight = weights[name] / heaviest
+        if not weight:
             continue
-        weight = weight_given / heaviest
         difference = _find_difference(name, a, b)
         if difference.by_family:
             figures.append(FigureDifferences(difference.by_family, weight))

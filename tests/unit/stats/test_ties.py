@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,8 @@ def test_what_moves_all_families_alike_is_no_matter_of_their_number() -> None:
     assert few.t == close(0.2 / (0.04 / 10 + 0.01) ** 0.5)
     assert 1.99 < many.t < 2.0
     assert 0.045 < many.p < 0.047
+    # The spread is known, and the fewer of the variance the families are, the more degrees of freedom.
+    assert few.p == close(2 * student_t_cdf(-few.t, math.floor(9 * 3.5**2)))
 
 
 def test_who_is_beaten_by_nobody_is_tied_for_best() -> None:
@@ -161,6 +164,8 @@ def test_who_is_beaten_by_several_has_the_surest_of_them() -> None:
         (1, 2): PairTest(t=3.0, p=0.001),
     }
     assert find_beaten(3, pairs) == [None, None, close(0.003)]
+    pairs[0, 2] = PairTest(t=3.5, p=0.0001)
+    assert find_beaten(3, pairs) == [None, None, close(0.0003)]
 
 
 def test_models_that_were_not_compared_beat_nobody() -> None:

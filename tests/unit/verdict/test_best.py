@@ -203,3 +203,7 @@ def test_times_that_a_machines_pace_explains_tell_nothing(
     models = [compared(tasks, first_token=a), compared(tasks, first_token=b)]
     behind = find_behind(models, {"first_token": 1.0})
     assert (behind != [None, None]) is is_told
+
+
+def test_a_job_that_weighs_nothing_has_no_best() -> None:
+    assert find_behind([compared([1.0] * 40), compared([0.0] * 40)], {}) == [None, None]
