@@ -43,6 +43,7 @@ from clawgauge.run_data.schedule import (
 )
 from clawgauge.summary.agreement import measure_agreement
 from clawgauge.summary.capacity import read_capacity
+from clawgauge.summary.families import measure_families
 from clawgauge.summary.groups import Ending, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import (
     PooledRate,
@@ -162,6 +163,9 @@ def summarize_group(
     in_context: list[InContext] = []
     if inside is not None:
         in_context = measure_context(bare, inside, schedule)
+    by_family = None
+    if evidence is not None:
+        by_family = measure_families(bare, schedule, evidence.pools)
     costs = group.costs_usd()
     machine = read_machine(events, target.label)
     server_ms = {}
@@ -232,6 +236,7 @@ def summarize_group(
         evidence=evidence.count_all() if evidence is not None else None,
         decided=decided,
         asking_ended=read_asking_end(events, target.label),
+        by_family=by_family,
     )
 
 

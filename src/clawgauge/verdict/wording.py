@@ -11,7 +11,7 @@ from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSumma
 from clawgauge.stats.load import carried, keeps_slo
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
-from clawgauge.words import format_latency, format_percent, list_names, plural, rounded
+from clawgauge.words import format_latency, format_p, format_percent, list_names, plural, rounded
 
 # How what is counted is called; any other subject, as a job's own name for its prompts, stands for
 # itself.
@@ -135,6 +135,11 @@ def word_fit_state(state: str, chance: float | None) -> str:
     if state == "likely_not_fit":
         chance = 1 - chance
     return f"{text} ({format_percent(chance)})"
+
+
+def word_behind(p: float) -> str:
+    """That another model is ahead: `behind by more than luck (p 0.012)`."""
+    return f"behind by more than luck (p {format_p(p)})"
 
 
 def word_lacking(needs: Sequence[Need]) -> str:
