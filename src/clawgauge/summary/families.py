@@ -25,8 +25,8 @@ _DIGITS = 6
 
 def measure_families(group: Group, schedule: Schedule, pools: EvidencePools) -> FamilyMeans:
     """The means of one target. Repeats and drawings of a prompt, its variants and the other half of
-    its pair, are one family."""
-    sums = _FamilySums(pools)
+    its pair, are one family, and so are the turns of a session of the user's history."""
+    sums = _FamilySums(schedule, pools)
     _add_rates(sums, group, schedule, pools)
     _add_times(sums, group)
     return sums.to_means()
@@ -35,14 +35,15 @@ def measure_families(group: Group, schedule: Schedule, pools: EvidencePools) -> 
 class _FamilySums:
     """Adds up values by figure and family."""
 
-    def __init__(self, pools: EvidencePools) -> None:
+    def __init__(self, schedule: Schedule, pools: EvidencePools) -> None:
+        self._schedule = schedule
         self._pools = pools
         self._sums: dict[str, dict[PromptKey, tuple[float, int]]] = {}
 
     def add(self, figure: str, prompt: PromptKey, value: float, n: int) -> None:
         """Add a value that `n` calls on a prompt have."""
         by_family = self._sums.setdefault(figure, {})
-        family = self._pools.family(prompt)
+        family = self._schedule.sessions.get(prompt, self._pools.family(prompt))
         total, n_values = by_family.get(family, (0.0, 0))
         by_family[family] = (total + value * n, n_values + n)
 

@@ -50,6 +50,23 @@ def test_repeats_drawings_and_variants_of_a_prompt_are_averaged(tmp_path: Path) 
     assert means.of("passes") == {"core/P0": 0.666667, "core/P1": 0.5, "core/P3": 0.5}
 
 
+def test_the_turns_of_a_session_are_one_family(tmp_path: Path) -> None:
+    """Models are compared on the user's own work by sessions, as it is judged."""
+    own_work = {"validator": {"type": "agreement", "no_call": True}, "tools": [TOOL]}
+    prompts = [
+        prompt("m1", "mine", session="monday", **own_work),
+        prompt("m2", "mine", session="monday", **own_work),
+        prompt("m3", "mine", session="friday", **own_work),
+    ]
+    records = [
+        record("m1", True, suite="mine"),
+        record("m2", False, suite="mine"),
+        record("m3", True, suite="mine"),
+    ]
+    means = means_of(tmp_path / "run", prompts, records)
+    assert means.of("agreement") == {"mine/session monday": 0.5, "mine/session friday": 1.0}
+
+
 def test_both_prompts_of_a_pair_are_one_family(tmp_path: Path) -> None:
     prompts = [
         prompt("P0", tools=[TOOL], validator=HOLD_BACK),
