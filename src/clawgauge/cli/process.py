@@ -9,15 +9,12 @@ import gc
 import io
 import os
 import re
-import shlex
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import lru_cache
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -127,6 +124,11 @@ def as_typed(text: str) -> str:
 @lru_cache(maxsize=1)
 def _find_program() -> str:
     """What a shell runs this program by: its name, or the path that it was called by."""
+    # Loaded only now: a help text needs none of it.
+    import shlex
+    import shutil
+    from pathlib import Path
+
     called = Path(sys.argv[0])
     if called.name != _NAME or not called.is_file():
         # `python -m clawgauge`, or another program that uses this one.
