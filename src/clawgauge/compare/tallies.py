@@ -198,9 +198,11 @@ def _complete_tallies(
     config: RunConfig | None, events: Sequence[Event], recorded: Tallies
 ) -> Tallies:
     """The tallies with every planned prompt, in the order of the plan, each with how many cells it
-    was to have."""
+    was to have. Where answers decided what was asked, nothing was planned but what was asked."""
     if config is None:
         return recorded
+    if config.decision is not None:
+        return {target: recorded.get(target, {}) for target in [*config.targets, *recorded]}
     schedule = read_schedule(config)
     completed: Tallies = {}
     for target in config.targets:

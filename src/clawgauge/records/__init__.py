@@ -42,6 +42,7 @@ from clawgauge.records.run import (
 )
 from clawgauge.records.run import Target, fill_contexts, share_contexts
 from clawgauge.records.summary import (
+    AgreementRate,
     CallBalance,
     ClockTrust,
     CostSummary,

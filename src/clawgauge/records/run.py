@@ -81,7 +81,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before `prompt`, which is empty where they end with a tool's result. `context` names what the
     prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
     `pair` is on the second prompt of a pair, the id of the first: one of the two wants a call that
-    the other must not make, and only who gets both right tells them apart.
+    the other must not make, and only who gets both right tells them apart. `session` names the
+    session of the user's history that a turn was taken from: turns of one session are alike.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str | None = None
     in_context: bool = False
     pair: str | None = None
+    session: str | None = None
 
     @property
     def texts(self) -> list[str]:

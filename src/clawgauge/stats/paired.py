@@ -81,6 +81,16 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     return _clamp_p(2.0 * binomial_cdf(min(only_a, only_b), only_a + only_b, 0.5))
 
 
+def bets_p(only_a: int, only_b: int) -> float:
+    """The same at any stop: one over what a bet against luck has made of its stake, whenever the
+    asking ended and whyever (Ville 1939). The bet is on every share of the prompts that one side
+    alone passed, each as likely before."""
+    n = only_a + only_b
+    log_won = n * math.log(2) + math.lgamma(only_a + 1) + math.lgamma(only_b + 1)
+    log_won -= math.lgamma(n + 2)
+    return _clamp_p(math.exp(min(_MAX_LOG, -log_won)))
+
+
 def sign_flip_p(differences: Sequence[float]) -> float:
     """The two-sided permutation p-value of per-prompt differences, exact but of thousands."""
     moving = [abs(d) for d in differences if abs(d) > _TIE_TOLERANCE]

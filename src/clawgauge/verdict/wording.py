@@ -3,6 +3,7 @@ have of them."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,7 @@ from clawgauge.stats.load import carried, is_range_thin, keeps_slo
 from clawgauge.stats.visits import N_ROUNDS
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
-from clawgauge.words import format_latency, format_percent, list_names, plural, rounded
+from clawgauge.words import format_latency, format_p, format_percent, list_names, plural, rounded
 
 # How what is counted is called; any other subject, as a job's own name for its prompts, stands for
 # itself.
@@ -33,6 +34,9 @@ _TEXTS = {
     ReasonCode.DECIDED_NO: "{subject} {k} of {n} (too few: needs {1})",
     ReasonCode.STILL_OPEN: "{subject} {k} of {n} (not decided, needs {1})",
     ReasonCode.TOO_FEW_TO_TELL: "{subject} {k} of {n} (too few to tell)",
+    ReasonCode.TOO_FEW_SESSIONS: (
+        "agrees in {k} of {turns} of {0}: too few sessions to say more; about {1} would tell"
+    ),
     ReasonCode.TIER_DECIDED: "{subject} {k} of {n} (Tier {0})",
     ReasonCode.TIER_NOT_DECIDED: "{subject} {k} of {n} (Tier {0}, not decided)",
     ReasonCode.NOT_TIER_1: "{subject} {k} of {n} (Tier {0}, not Tier 1)",
@@ -119,6 +123,8 @@ def word_state(fit: Fit) -> str:
         return _FITNESS_TEXTS[fit.fit]
     if fit.never_shown:
         return "cannot tell"
+    if fit.by_interval and fit.state == "open":
+        return "cannot tell yet"
     return word_fit_state(fit.state, fit.chance)
 
 
@@ -130,6 +136,11 @@ def word_fit_state(state: str, chance: float | None) -> str:
     if state == "likely_not_fit":
         chance = 1 - chance
     return f"{text} ({format_percent(chance)})"
+
+
+def word_behind(p: float) -> str:
+    """That another model is ahead: `behind by more than luck (p 0.012)`."""
+    return f"behind by more than luck (p {format_p(p)})"
 
 
 def word_lacking(needs: Sequence[Need]) -> str:
@@ -161,8 +172,18 @@ def word_reason(reason: Reason) -> str:
         n=reason.n,
         answers=plural(reason.n, "answer"),
         calls=plural(reason.n, "call"),
+        turns=plural(reason.n, "turn"),
         calls_were=plural(reason.n, "call was", "calls were"),
     )
+
+
+def word_sessions(n: int, n_effective: float) -> str:
+    """`4 sessions`; where a few of them have most of the turns, what they are worth besides."""
+    sessions = plural(n, "session")
+    worth = math.floor(n_effective + 0.5)
+    if worth < n - 1:
+        return f"{sessions} (worth {worth}, so much do they differ in length)"
+    return sessions
 
 
 def word_caution(reasons: Sequence[Reason]) -> str | None:
