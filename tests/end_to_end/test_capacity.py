@@ -14,9 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.loaded_server import serving_load
 
-from support.command import Outcome, chat_config, clawgauge, read_records
+from clawgauge.capacity.rounds import draw_order
+from support.command import Outcome, chat_config, clawgauge, read_records, trust_configuration
 from support.rows import every_row
 from support.scripted_server import ScriptedServer, Status
+from support.view import started
+from support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,14 @@ def test_how_many_it_carries_is_said_and_rests_on_the_records(tmp_path: Path, lo
     records = done.records()
     assert all(len(record["attempts"]) == 1 and record["suite"] == "capacity" for record in records)
     for step in short["steps"]:
-        mine = [record for record in records if record["prompt_id"] == step["step"]]
-        assert len({record["repeat"] for record in mine}) == len(mine) >= step["n"] > 0
+        mine = []
+        for visit in step["visits"]:
+            of_visit = [record for record in records if record["prompt_id"] == visit["step"]]
+            assert len({record["repeat"] for record in of_visit}) == len(of_visit)
+            assert {record["load"]["visit"] for record in of_visit} == {visit["visit"]}
+            mine += of_visit
+        assert len(mine) >= step["n"] > 0
+        assert {visit["visit"] for visit in step["visits"]} == {1, 2, 3, 4, 5}
         assert {record["load"]["client"] for record in mine} == set(range(step["concurrency"]))
         assert (
             step["attained"] == 1.0
@@ -59,6 +68,11 @@ def test_how_many_it_carries_is_said_and_rests_on_the_records(tmp_path: Path, lo
             and step["input_tokens"] == pytest.approx(500, abs=2)
         )
         assert step["ttft_ms"]["p50"] >= 25, "faster than the server can be"
+    # From the first second on it is said what is being done.
+    calibrating = done.stderr.index("calibrating by two short calls")
+    assert calibrating < done.stderr.index("calibration took") < done.stderr.index("1 at once at")
+    assert "round 2 of 5, in random order: 1 at once" in done.stderr
+    assert short["n_rounds"] == 5
     # Told again from the folder alone, in all forms; and it is no run to route by, or to compare with.
     again = clawgauge(tmp_path, "show", "latest", "--json")
     assert json.loads(again.stdout)["capacity"] == done.summary()["capacity"]
@@ -170,6 +184,64 @@ def test_the_knee_is_found_and_a_run_goes_on_where_it_stopped(tmp_path: Path, lo
     ]
     figures = {"at once", "requests/s"} if both[0] & both[1] else {"at once"}
     assert {one["figure"] for one in json.loads(compared.stdout)} >= figures
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_in_a_round_goes_on_in_the_same_order_and_loses_nothing(
+    tmp_path: Path, loaded: str
+) -> None:
+    """Four at once have their first token after 75 ms at most, five after 102."""
+    chat_config(tmp_path, box=loaded)
+    trust_configuration(tmp_path)
+    words = ["capacity", "-t", "box:s2-t20-i5-n8", "--context", "500", "--output", "8"]
+    words += ["--slo", "ttft=90ms", "--max-concurrency", "6", "--run-id", "killed"]
+    folder = tmp_path / "runs" / "killed"
+    with started(tmp_path, [sys.executable, "-m", "clawgauge", *words]) as process:
+        wait_until(lambda: n_later_visits(folder) >= 2)
+        process.kill()
+        process.wait()
+    before = read_records(folder)
+    done = clawgauge(tmp_path, "capacity", "--resume", "killed")
+    (entry,) = capacity(done)
+    records = done.records()
+    assert records[: len(before)] == before
+    cells = [(record["prompt_id"], record["repeat"]) for record in records]
+    assert len(set(cells)) == len(cells)
+    assert entry["n_rounds"] == 5
+    # Every round was made in the order that was drawn for it.
+    seed = json.loads((folder / "config.json").read_bytes())["capacity"]["order_seed"]
+    visited: dict[int, list[int]] = {}
+    for event in read_events(folder):
+        detail = event["detail"]
+        if event["event"] == "capacity_step":
+            of_round = visited.setdefault(detail["visit"], [])
+            # What was late is tried again.
+            if detail["concurrency"] not in of_round:
+                of_round.append(detail["concurrency"])
+    for visit in range(2, 6):
+        key = f"{seed} box:s2-t20-i5-n8 500 {visit}"
+        assert visited[visit] == draw_order(visited[visit], key)
+    if all(not visit["untrusted"] for step in entry["steps"] for visit in step["visits"]):
+        within = entry["within_slo"]
+        assert within["concurrency"] <= 4 <= within["concurrency_to"]
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "events.jsonl"
+    if not path.is_file():
+        return []
+    # The last line may be under way.
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def n_later_visits(folder: Path) -> int:
+    """How many numbers of clients were visited again."""
+    return sum(
+        event["detail"].get("visit", 0) > 1
+        for event in read_events(folder)
+        if event["event"] == "capacity_step"
+    )
 
 
 @pytest.mark.slow

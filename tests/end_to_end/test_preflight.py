@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from faults.terminal import on_a_terminal
-from support.command import chat_config, clawgauge
+from support.command import chat_config, clawgauge, write_suite
 from support.rows import every_row
 from support.scripted_server import (
     Hang,
@@ -214,3 +214,23 @@ def test_doctor_says_what_it_did_not_check(place: Path, server: ScriptedServer) 
     said = clawgauge(place, "doctor").stdout
     assert re.search(r"fake at .*which it has is not checked", said)
     assert "openai_chat: not checked: it has no address" in said
+
+
+def test_a_rehearsal_says_what_the_run_would_say_of_a_missing_model(tmp_path: Path) -> None:
+    """No model is called; the list of the server is asked for, and the nearest names are told."""
+    write_suite(tmp_path / "small.json", {"id": "P0", "name": "yes", "prompt": "Say yes."})
+    with ScriptedServer(models=["llama3.2:3b"]) as server:
+        words = ("run", "--dry-run", "-s", "small.json", "-t", "ollama_openai:llama3.2:2b")
+        planned = clawgauge(tmp_path, *words, env={"OLLAMA_HOST": server.base_url})
+        assert planned.code == 0, planned.stderr
+        assert "not on the server's list, asked anyway" in planned.stderr
+        assert "did you mean llama3.2:3b?" in planned.stderr
+        assert server.calls == []
+
+
+def test_a_rehearsal_says_that_the_server_is_down(tmp_path: Path) -> None:
+    write_suite(tmp_path / "small.json", {"id": "P0", "name": "yes", "prompt": "Say yes."})
+    words = ("run", "--dry-run", "-s", "small.json", "-t", "ollama_openai:llama3.2:3b")
+    planned = clawgauge(tmp_path, *words)
+    assert planned.code == 0
+    assert "ollama_openai:llama3.2:3b: nothing answers at" in planned.stderr, planned.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clawgauge.records import Target
+from clawgauge.records import RULE, Target
 from support.command import clawgauge
 from support.measured_models import CLAUDE, OLLAMA, Measured, MeasuredRun
 
@@ -271,3 +271,21 @@ def test_prices_of_the_configuration_file_hold_for_routes_too(runs: Path) -> Non
     )
     (runs / "clawgauge.toml").write_text('[run]\nprices = "mine.toml"\n')
     assert "$0.0011" in clawgauge(runs, "route", "measured").stderr
+
+
+def test_who_is_behind_by_more_than_luck_is_said_with_its_p(tmp_path: Path) -> None:
+    """Seven of forty tasks less, all else alike: on the screen, in JSON, and in the file of reasons."""
+    good = replace(QWEN, target=Target("ollama_openai", "good"), tool_passes=30, e2e_ms=2_900)
+    other = replace(good, target=Target("ollama_openai", "other"), task_passes=33)
+    run = MeasuredRun([other, good], n_tool=30, for_subagents=True, n_beside=40, rule=RULE)
+    run.write(tmp_path / "runs")
+    done = clawgauge(tmp_path, "route", "measured")
+    assert "behind (p 0.033)" in done.stderr and "a tie" not in done.stderr.partition("place")[2]
+    assert "is behind by more than luck (p 0.0" in " ".join(done.stderr.split())
+    facts = json.loads(clawgauge(tmp_path, "route", "measured", "--json").stdout)
+    first, second = facts["models"]
+    assert (first["model"], first["behind_p"]) == ("ollama_openai:good", None)
+    assert second["behind_p"] == pytest.approx(0.033, abs=0.001)
+    assert first["best_share"] is None and second["best_share"] is None
+    assert facts["tied"] == []
+    assert "behind (p 0.033)" in (tmp_path / "runs/measured/routing_openclaw.md").read_text()

@@ -246,11 +246,11 @@ def test_fail_under_is_a_gate(place: Path, server: ScriptedServer) -> None:
     assert unjudged.code == 0
 
 
-def test_dry_run_asks_nothing(place: Path, server: ScriptedServer) -> None:
-    """The plan is shown, with what is known of its time; no request goes out and no folder is made."""
+def test_dry_run_asks_no_model(place: Path, server: ScriptedServer) -> None:
+    """The plan is shown, with what is known of its time; only lists of models are asked for."""
     done = clawgauge(place, *SMALL, "--dry-run", "--repeats", "2")
     assert done.code == 0 and "8 calls" in done.stderr and "unknown" in done.stderr
-    assert server.requests == [] and not (place / "runs").exists()
+    assert server.calls == [] and not (place / "runs").exists()
     clawgauge(place, *SMALL)
     assert "as measured here before" in clawgauge(place, *SMALL, "--dry-run").stderr
 

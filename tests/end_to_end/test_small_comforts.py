@@ -191,3 +191,31 @@ def test_the_screen_is_as_wide_as_the_terminal_it_is_on(
         assert run.stdout is not None and run.stdout.read().startswith(b"runs/")
     os.close(ours)
     assert b"no room for" not in drawn and b"first ms" in drawn
+
+
+def test_printed_commands_can_be_pasted_where_the_program_is_not_on_the_path(
+    tmp_path: Path,
+) -> None:
+    """Called by its path, it names itself by that path; called by its name, by its name."""
+    program = tmp_path / "bin" / "clawgauge"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom clawgauge.cli import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    environment = clean_environment()
+
+    def ask(command: str, path: str) -> str:
+        done = subprocess.run(
+            [command, "show"],
+            cwd=tmp_path,
+            env={**environment, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        return done.stderr
+
+    assert "make one with `bin/clawgauge run`" in ask("bin/clawgauge", os.defpath)
+    on_path = f"{program.parent}{os.pathsep}{os.defpath}"
+    assert "make one with `clawgauge run`" in ask(str(program), on_path)

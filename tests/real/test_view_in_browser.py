@@ -19,6 +19,7 @@ from support.sample_runs import write_large_run, write_sample_run
 from support.scripted_server import Held, ScriptedServer, Text
 from support.view import started_view, viewing
 from support.waiting import PATIENCE_S, wait_until
+from support.written_runs import config, prompt, record, write_run
 
 pytestmark = [
     pytest.mark.real,
@@ -92,7 +93,7 @@ def test_every_page_fits_a_phone(tmp_path: Path, browser: Browser) -> None:
             )
             base = browser.run("location.href")
             assert (
-                browser.run("document.querySelector('.runs dl').getBoundingClientRect().width")
+                browser.run("document.querySelector('.runs .answer').getBoundingClientRect().width")
                 > 300
             )
             for path in ("", "history", "compare?a=one&b=two", "runs/one/live"):
@@ -121,6 +122,38 @@ def test_every_page_fits_a_phone(tmp_path: Path, browser: Browser) -> None:
             assert browser.console == []
     finally:
         browser.resize(1280, 900)
+
+
+def test_the_list_shows_those_with_a_word_and_goes_by_any_column(
+    tmp_path: Path, browser: Browser
+) -> None:
+    """What is hidden stays in the list; the choice of two runs to compare survives both."""
+    prompts = [prompt(f"P{n}", category="json") for n in range(4)]
+    for name, n_passed in (("worst", 1), ("best", 4), ("middle", 2)):
+        records = [record(f"P{n}", n < n_passed) for n in range(4)]
+        write_run(tmp_path / "runs" / name, records, config=config(prompts))
+    names = "[...document.querySelectorAll('.runs tbody tr')].filter(row => !row.hidden)"
+    names += ".map(row => row.querySelector('td.run a').textContent)"
+    with viewing(tmp_path) as view:
+        browser.open(view.address, until="document.querySelector('button.sort') !== null")
+        browser.click("input[name=a][value=middle]")
+        browser.click("th:nth-child(5) button")
+        assert browser.run(names) == ["best", "middle", "worst"]
+        browser.click("th:nth-child(5) button")
+        assert browser.run(names) == ["worst", "middle", "best"]
+        assert browser.run("document.querySelector('th:nth-child(5)').ariaSort") == "ascending"
+        browser.click("input[type=search]")
+        browser.type("mid")
+        assert browser.run(names) == ["middle"]
+        assert browser.run("document.querySelector('#shown').textContent") == "1 of 3 runs"
+        browser.press("Enter")
+        browser.run("document.querySelector('input[type=search]').value = ''")
+        browser.type("s")
+        assert len(browser.run(names)) == 3
+        browser.click("input[name=b][value=best]")
+        browser.click(".above button")
+        browser.wait_for("document.querySelector('h1')?.textContent === 'middle → best'")
+        assert browser.console == []
 
 
 def test_a_large_run_is_listed_followed_and_compared(tmp_path: Path, browser: Browser) -> None:

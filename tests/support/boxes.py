@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawgauge.config.settings import place_of, write_trusted
+from clawgauge.config.trusted_files import TrustedFiles, place_of, write_trusted
 from support.isolation import NO_SERVER
 
 _SSH = """#!/bin/sh
@@ -115,7 +115,7 @@ class Boxes:
             f'[providers.box]\ntype = "openai_chat"\nbase_url = "{address}"\nlocal = true\n'
         )
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-        write_trusted({"HOME": str(file.parent)}, {place_of(file): sha256})
+        write_trusted({"HOME": str(file.parent)}, TrustedFiles({place_of(file): sha256}))
 
     def make_cuttable(self) -> None:
         """From now on the process whose id is in the file `between` is the connection to a box."""

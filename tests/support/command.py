@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.config import local_servers
-from clawgauge.config.settings import place_of, read_trusted, write_trusted
+from clawgauge.config.trusted_files import place_of, read_trusted, write_trusted
 from support.command_forks import fork_server
 from support.isolation import NO_SERVER
 from support.waiting import PATIENCE_S
@@ -80,7 +80,9 @@ def trust_configuration(cwd: Path, state: str | None = None) -> None:
     if file.is_file():
         environ = {"XDG_STATE_HOME": state or state_home()}
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-        write_trusted(environ, {**read_trusted(environ), place_of(file): sha256})
+        trusted = read_trusted(environ)
+        trusted.add(place_of(file), sha256)
+        write_trusted(environ, trusted)
 
 
 def clawgauge(

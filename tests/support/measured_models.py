@@ -40,12 +40,16 @@ _FREE = {"name": "free", "description": "memory", "parameters": {"type": "object
 
 @dataclass(frozen=True)
 class Measured:
-    """One model: of `n_text` plain and `n_tool` tool prompts it passed the first so many; some calls failed first."""
+    """One model: of `n_text` plain and `n_tool` tool prompts it passed the first so many; some calls failed first.
+
+    Of the tasks beside these it did all, or the first so many.
+    """
 
     target: Target
     settings: dict[str, Any]
     text_passes: int = 10
     tool_passes: int = 20
+    task_passes: int | None = None
     failed_calls: int = 0
     e2e_ms: int = 1_000
     cost_usd: float | None = None
@@ -69,6 +73,7 @@ class MeasuredRun:
     options: RunOptions = field(default_factory=RunOptions)
     n_beside: int = N_BESIDE
     jobs: dict[str, Job] = field(default_factory=dict)
+    rule: int = 1
 
     def write(self, runs_dir: Path) -> Path:
         """Write the folder; returns its path."""
@@ -127,6 +132,9 @@ class MeasuredRun:
         rank = place - self.n_text if is_tool else place
         is_beside = place >= self.n_text + self.n_tool
         passed = is_beside or rank < (model.tool_passes if is_tool else model.text_passes)
+        n_first_task = self.n_text + self.n_tool + self.n_beside
+        if model.task_passes is not None and place >= n_first_task:
+            passed = place - n_first_task < model.task_passes
         failed = place < model.failed_calls
         called = is_tool and passed and not failed
         start = 1_760_000_000_000 + place * 2_000
@@ -197,6 +205,7 @@ class MeasuredRun:
             prompts_sha256="0" * 64,
             providers={model.target.provider: model.settings for model in self.models},
             jobs=self.jobs,
+            rule=self.rule,
         )
 
     def _inventory(self) -> Inventory:

@@ -9,12 +9,21 @@ from clawgauge.records import Target
 from support import written_runs
 from support.measured_models import OLLAMA
 
+FIRST_TOKENS_MS = {1: 1000, 2: 1500, 4: 3000}
+
 
 def write_load(
-    folder: Path, target: Target, slower: float = 1.0, output: int = 8, n_failed: int = 0
+    folder: Path,
+    target: Target,
+    slower: float = 1.0,
+    output: int = 8,
+    n_failed: int = 0,
+    n_rounds: int = 1,
+    slow_visit: int | None = None,
 ) -> None:
     """A capacity run with prompts of 16k tokens: at 1, 2 and 4 at once first tokens took 1, 1.5 and 3 seconds, and the
-    last `n_failed` calls at 4 at once were cut off."""
+    last `n_failed` calls at 4 at once were cut off. 2 and 4 were visited in `n_rounds`, of which the search is the
+    first; at `slow_visit` everything took twice as long. With one round the folder is as version 0.2.0 wrote it."""
     options = {
         "contexts": [16_000],
         "output_tokens": output,
@@ -30,18 +39,25 @@ def write_load(
         "max_time_s": 900.0,
     }
     records, events = [], [("capacity_context", {"context_tokens": 16_000, "truncated": False})]
-    for level, ttft_ms in ((1, 1000), (2, 1500), (4, 3000)):
-        ttft_us = round(1000 * ttft_ms * slower)
+    visits = [(1, level, ttft_ms) for level, ttft_ms in FIRST_TOKENS_MS.items()]
+    for visit in range(2, n_rounds + 1):
+        order = {"context_tokens": 16_000, "visit": visit, "concurrency": [4, 2]}
+        events.append(("capacity_round", order))
+        visits += [(visit, level, FIRST_TOKENS_MS[level]) for level in (4, 2)]
+    for visit, level, ttft_ms in visits:
+        factor = 2 * slower if visit == slow_visit else slower
+        ttft_us = round(1000 * ttft_ms * factor)
         name, times = f"16000/c{level}", {"ttft": ttft_us, "e2e": ttft_us + 100_000}
-        window = {
-            "step": name,
-            "context_tokens": 16_000,
-            "concurrency": level,
-            "from_ms": 0.0,
-            "to_ms": 1e9,
-        }
-        events.append(("capacity_step", window))
-        calls = [{"client": n % level, "due_us": 4_000_000 * n, "queued_us": 0} for n in range(60)]
+        window = {"context_tokens": 16_000, "concurrency": level, "from_ms": 0.0, "to_ms": 1e9}
+        place = {}
+        if n_rounds > 1:
+            place["visit"] = visit
+        if visit > 1:
+            name += f"v{visit}"
+        events.append(("capacity_step", window | place | {"step": name}))
+        calls = []
+        for n in range(60):
+            calls.append({"client": n % level, "due_us": 4_000_000 * n, "queued_us": 0} | place)
         how = {
             "suite": "capacity",
             "timings_us": times,

@@ -239,7 +239,9 @@ class LocalLoadGenerator(ClientPool):
         shared_chars = round(self._options.shared_prefix * command.scale.chars_per_token)
         prompt = make_prompt(n_chars, key, shared_chars)
         max_tokens = self._options.output_tokens
-        result = await self._send(command.step, prompt.text, max_tokens, call.client, call.due_ns)
+        result = await self._send(
+            command.step, prompt.text, max_tokens, call.client, call.due_ns, command.visit or None
+        )
         if result.failure_type == "client_limit":
             self._n_not_made += 1
         return sample_of(result)
@@ -252,10 +254,16 @@ class LocalLoadGenerator(ClientPool):
 
     async def probe(self, name: str, n_chars: int, key: str) -> Result:
         prompt = make_prompt(n_chars, key)
-        return await self._send(name, prompt.text, PROBE_TOKENS, 0, perf_counter_ns())
+        return await self._send(name, prompt.text, PROBE_TOKENS, 0, perf_counter_ns(), None)
 
     async def _send(
-        self, name: str, text: str, max_tokens: int, client: int, due_ns: int
+        self,
+        name: str,
+        text: str,
+        max_tokens: int,
+        client: int,
+        due_ns: int,
+        visit: int | None,
     ) -> Result:
         """Make one call and have it recorded as the next repeat of a prompt of this name."""
         prompt = Prompt(
@@ -267,12 +275,9 @@ class LocalLoadGenerator(ClientPool):
             max_tokens=max_tokens,
         )
         cell = Cell(prompt, next(self._repeats_by_name[name]))
-        result = await self._run.ask_under_load(cell, client, due_ns, self.origin_ns)
+        result = await self._run.ask_under_load(cell, client, due_ns, self.origin_ns, visit)
         if result is None:
-            raise LoadEnded(
-                "--max-cost is spent, or set aside for the calls under way: "
-                "what was measured stands"
-            )
+            raise LoadEnded("--max-cost is spent, or set aside for the calls under way")
         self.records.put(result)
         return result
 

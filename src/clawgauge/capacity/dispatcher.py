@@ -46,8 +46,9 @@ class SteadyWindow(NamedTuple):
 class _StepLog:
     """What has come of one step so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, visit: int) -> None:
         self.name = name
+        self.visit = visit
         self.samples: list[Sample] = []
         self.awaited_arrivals: set[int] = set()
         """Arrivals of the window that are neither answered nor dropped yet."""
@@ -67,7 +68,7 @@ class Dispatcher:
         self._template = template
         self._origin_ns = origin_ns
         self._clients: set[int] = set()
-        self._step = _StepLog("")
+        self._step = _StepLog("", 0)
         # From when a call was due until it ended.
         self._recent_cycles_ms: deque[float] = deque(maxlen=_N_RECENT_CALLS)
         self._last_due_ns = 0
@@ -105,9 +106,12 @@ class Dispatcher:
         on_steady: OnSteady,
         is_enough: IsEnough,
         restart_spacing_ms: float | None = None,
+        *,
+        visit: int = 1,
     ) -> SteadyWindow | None:
         """Have so many clients ask until the load was steady for long enough.
 
+        `visit` says which visit of so many clients it is; their calls are recorded with it.
         Returns None where it is not steady in time. Once it is, what has been seen by the deadline
         is all there is. With `restart_spacing_ms` every client leaves first and they come back so
         far apart: a server that is never idle keeps the gaps between its clients that it once had.
@@ -118,7 +122,7 @@ class Dispatcher:
             self._recent_cycles_ms.append(restart_spacing_ms * n_clients)
             self._last_due_ns = perf_counter_ns()
         starts, started_ns = self._schedule_starts(n_clients)
-        step = self._begin_step(step_name)
+        step = self._begin_step(step_name, visit)
         self._command(n_clients=n_clients, starts=starts)
         for start in starts:
             self._clients.add(start.number)
@@ -175,9 +179,9 @@ class Dispatcher:
         while self._clients:
             await self._wait_for_change(None)
 
-    def _begin_step(self, name: str) -> _StepLog:
+    def _begin_step(self, name: str, visit: int = 0) -> _StepLog:
         """What ends from now on under this name is of the new step, and nothing of the last."""
-        self._step = _StepLog(name)
+        self._step = _StepLog(name, visit)
         return self._step
 
     def _command(
@@ -192,6 +196,7 @@ class Dispatcher:
         command = replace(
             self._template,
             step=self._step.name,
+            visit=self._step.visit,
             n_clients=n_clients,
             starts=list(starts),
             arrivals=list(arrivals),

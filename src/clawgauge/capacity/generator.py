@@ -21,7 +21,10 @@ PROBE_TOKENS = 48
 
 
 class LoadEnded(Exception):
-    """No time or money is left: what was measured stands. The message is for a person."""
+    """No time or money is left, or there is no answer: the load ends there.
+
+    The message is the reason, for a person.
+    """
 
 
 class Due(NamedTuple):
@@ -47,7 +50,8 @@ ALONE = Place(0, 1)
 class LoadCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is to be done from now on, until the next command.
 
-    Calls are made under the name of `step`, with prompts of so many tokens on that scale. Clients
+    Calls are made under the name of `step`, with prompts of so many tokens on that scale. They are
+    of the `visit` of this number, or of none where it is 0. Clients
     ask one call after the other: those of `starts` begin, and those whose number is `n_clients` or
     higher leave after the answer under way. Each of `arrivals` is one call, which is dropped where
     `max_in_flight` are under way; the next command ends them. Nodes are sent commands as they are:
@@ -61,6 +65,7 @@ class LoadCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     starts: list[Due] = []
     arrivals: list[Due] = []
     max_in_flight: int = msgspec.field(default=0, name="at_most")
+    visit: int = 0
 
 
 class Lateness(NamedTuple):

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 from clawgauge.capacity.clients import LocalLoadGenerator
 from clawgauge.capacity.generator import LoadEnded
-from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope
+from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope, word_end
 from clawgauge.capacity.search import TargetSearch
 from clawgauge.errors import TargetError
 from clawgauge.records import Target
@@ -64,15 +64,21 @@ async def search_targets(searches: Sequence[TargetSearch]) -> None:
             else:
                 await searches[0].measure()
     except TimeoutError:
-        scope.observer.notice(
-            "--max-time is over, and what was under way is given up: what was measured stands"
-        )
+        reason = "--max-time is over, and what was under way is given up"
+        scope.observer.notice(word_end(reason, _count_measured(searches)))
     except LoadEnded as ended:
-        scope.observer.notice(str(ended))
+        scope.observer.notice(word_end(str(ended), _count_measured(searches)))
     except TargetError as no_model:
         if len(scope.plan.targets) == 1:
             raise
         scope.observer.notice(str(no_model))
+
+
+def _count_measured(searches: Sequence[TargetSearch]) -> int:
+    """How many visits of loads there are, or calls between models."""
+    if len(searches) > 1:
+        return sum(search.prober.n_answered for search in searches)
+    return searches[0].n_measured
 
 
 async def _change_models(searches: Sequence[TargetSearch]) -> None:

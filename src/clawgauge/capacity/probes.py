@@ -113,11 +113,13 @@ class Prober:
         self._scope = scope
         self._salt = salt
         self._numbers = count()
+        self.n_answered = 0
 
     async def send(self, name: str, n_chars: int = 0) -> Probe:
         """Send a prompt of so many characters, which begins like no other."""
         key = f"{self._salt} {next(self._numbers)}"
         result = await self._scope.generator.probe(self._scope.name_of(name), n_chars, key)
+        self.n_answered += has_answer(result)
         return Probe(make_prompt(n_chars, key), result)
 
     async def calibrate(self) -> Calibration:

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from clawgauge.capacity.generator import LoadGenerator
 from clawgauge.plan import Plan
 from clawgauge.records import CapacityOptions, StepSummary, Target
 
-FinishedSteps: TypeAlias = Mapping[tuple[str, int, float], StepSummary]
-"""The steps that earlier stretches measured, by target label, prompt length and load."""
+
+class VisitKey(NamedTuple):
+    """A visit of one load of one target."""
+
+    target: str
+    """Its label."""
+    prompt_tokens: int
+    load: float
+    """Clients at once, or arrivals a second."""
+    visit: int
+
+
+FinishedSteps: TypeAlias = Mapping[VisitKey, StepSummary]
+"""What earlier stretches measured, each visit by itself."""
 
 
 class CapacityObserver(Protocol):
     """Is notified of a capacity run's progress."""
 
+    def step_begun(self, context_tokens: int, load: str) -> None:
+        """From now on a load, as `8 at once`, is held with prompts of so many tokens."""
+
     def step_measured(self, context_tokens: int, step: StepSummary) -> None:
-        """A load with prompts of so many tokens was measured."""
+        """A load with prompts of so many tokens was measured at one visit."""
 
     def notice(self, text: str) -> None:
         """There is something that a person should know of the load."""
+
+
+def word_end(reason: str, n_measured: int) -> str:
+    """Why a load has ended, and whether anything of it is left."""
+    return f"{reason}: what was measured stands" if n_measured else reason
 
 
 @dataclass(frozen=True, slots=True)

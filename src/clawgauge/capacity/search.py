@@ -11,10 +11,12 @@ from typing import TypeVar
 from clawgauge.capacity.dispatcher import Dispatcher
 from clawgauge.capacity.generator import LoadCommand, LoadEnded
 from clawgauge.capacity.probes import Calibration, Prober
-from clawgauge.capacity.scope import SearchScope
+from clawgauge.capacity.rounds import VisitRounds
+from clawgauge.capacity.scope import SearchScope, word_end
 from clawgauge.capacity.steps import CallTime, StepRunner
 from clawgauge.records import StepSummary
 from clawgauge.stats.load import GAIN, find_knee, keeps_slo
+from clawgauge.words import format_duration
 
 # Two loads are as good as next to each other within this factor.
 _CLOSE_LEVELS = 1.04
@@ -33,14 +35,26 @@ class TargetSearch:
         self._call_time = CallTime()
         origin_ns = scope.generator.origin_ns
         self._deadline_ns = origin_ns + round(scope.max_time_s * 1e9)
+        self._runners: list[StepRunner] = []
+
+    @property
+    def n_measured(self) -> int:
+        """How many visits of loads there are."""
+        return sum(runner.n_measured for runner in self._runners)
 
     async def measure(self) -> None:
         """Calibrate, probe every length of prompt, then load with those that arrive whole.
 
         Raises `TargetError` where there is no such model, `LoadEnded` where it does not answer.
         """
+        observer = self.scope.observer
+        observer.notice(f"{self.scope.target.label}: getting ready")
         await self.scope.generator.get_ready()
+        observer.notice("calibrating by two short calls: how does the server count tokens?")
+        began_ns = perf_counter_ns()
         calibration = await self.prober.calibrate()
+        took = format_duration((perf_counter_ns() - began_ns) / 1e6)
+        observer.notice(f"calibration took {took}")
         lengths = await self._find_whole_lengths(calibration)
         dispatcher: Dispatcher | None = None
         for place, prompt_tokens in enumerate(lengths):
@@ -56,6 +70,8 @@ class TargetSearch:
     async def _find_whole_lengths(self, calibration: Calibration) -> list[int]:
         lengths = []
         for tokens in self.scope.options.contexts:
+            length = f"prompts of {tokens} tokens"
+            self.scope.observer.notice(f"asking whether {length} are read whole")
             check = await self.prober.check_length(tokens, calibration)
             self._call_time.note(check.call_ms)
             if check.arrives_whole:
@@ -72,18 +88,25 @@ class TargetSearch:
         runner = StepRunner(
             self.scope, dispatcher, prompt_tokens, deadline_ns, self._call_time, self._salt
         )
+        self._runners.append(runner)
         try:
             async with asyncio.TaskGroup() as group:
                 self.scope.generator.attach(group, dispatcher)
                 if self.scope.options.rates:
                     await try_rates(self.scope, runner)
                 else:
-                    await LevelSearch(self.scope, runner).run()
+                    search = LevelSearch(self.scope, runner)
+                    await search.run()
+                    rounds = VisitRounds(
+                        self.scope, prompt_tokens, deadline_ns, search.steps, search.visit
+                    )
+                    await rounds.run()
                     # Who is stopped, or has no time or money left, waits for nobody: the group
                     # ends what is under way.
                     await dispatcher.stop_clients()
         except* LoadEnded as ended:
-            self.scope.observer.notice(str(ended.exceptions[0]))
+            reason = str(ended.exceptions[0])
+            self.scope.observer.notice(word_end(reason, runner.n_measured))
 
 
 async def try_rates(scope: SearchScope, runner: StepRunner) -> None:
@@ -118,7 +141,9 @@ class LevelSearch:
         self._has_slo = bool(scope.options.slo.limits)
         self._max_level = scope.options.max_concurrency
         self._runner = runner
-        self._steps: dict[int, StepSummary] = {}
+        self.steps: dict[int, StepSummary] = {}
+        """What the search has measured, by the number of clients."""
+        self._last_step: StepSummary | None = None
 
     async def run(self) -> None:
         level, is_kept = await self._double()
@@ -126,7 +151,7 @@ class LevelSearch:
         # were.
         if self._has_slo and not is_kept:
             await self._bisect_from_below(level, self._keeps_slo)
-        knee = find_knee(self._steps.values())
+        knee = find_knee(self.steps.values())
         if knee is None:
             return
         best = knee.requests_per_s
@@ -148,7 +173,7 @@ class LevelSearch:
             is_kept = await self._keeps_slo(level)
             if not is_kept or level >= self._max_level:
                 return level, is_kept
-            requests_per_s = self._steps[level].requests_per_s
+            requests_per_s = self.steps[level].requests_per_s
             if not self._has_slo and requests_per_s <= GAIN * best:
                 return level, is_kept
             best = max(best, requests_per_s)
@@ -159,7 +184,7 @@ class LevelSearch:
 
         `is_low` tells whether the search goes on above a number.
         """
-        lower_levels = [level for level in self._steps if level < high]
+        lower_levels = [level for level in self.steps if level < high]
         low = max(lower_levels, default=0)
         await _bisect(low, high, _middle_level, is_low, _CLOSE_LEVELS)
 
@@ -167,16 +192,21 @@ class LevelSearch:
         return keeps_slo(await self._measure(level))
 
     async def _measure(self, level: int) -> StepSummary:
-        """The step of so many clients; measured twice where the first cannot be trusted."""
-        if level in self._steps:
-            return self._steps[level]
+        if level not in self.steps:
+            self.steps[level] = await self.visit(level, 1)
+        return self.steps[level]
+
+    async def visit(self, level: int, visit: int) -> StepSummary:
+        """Measure so many clients at the visit of this number; twice where the first time cannot
+        be trusted."""
         spacing_ms = self._choose_restart_spacing_ms(level)
-        step = await self._runner.measure_clients(level, spacing_ms)
-        self._steps[level] = step
+        step = await self._runner.measure_clients(level, spacing_ms, visit=visit)
         if not step.trusted:
             # This program may be late for once: a second try does no harm.
-            step = await self._runner.measure_clients(level, spacing_ms, is_second_try=True)
-            self._steps[level] = step
+            step = await self._runner.measure_clients(
+                level, spacing_ms, visit=visit, is_second_try=True
+            )
+        self._last_step = step
         return step
 
     def _choose_restart_spacing_ms(self, level: int) -> float | None:
@@ -184,11 +214,10 @@ class LevelSearch:
 
         Fewer than before, and those after a step in which this program was late, begin anew.
         """
-        if not self._steps:
+        last_step = self._last_step
+        if last_step is None or (level >= last_step.level and last_step.trusted):
             return None
-        steps = list(self._steps.values())
-        if level >= steps[-1].level and steps[-1].trusted:
-            return None
+        steps = list(self.steps.values())
         alone_ms = steps[0].e2e_ms.mean or 0.0
         best = max(step.requests_per_s for step in steps)
         return max(alone_ms / level, 1000 / best)

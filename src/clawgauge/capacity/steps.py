@@ -9,10 +9,18 @@ from msgspec.structs import asdict
 
 from clawgauge.capacity.dispatcher import Dispatcher, SteadyWindow, poisson_arrivals
 from clawgauge.capacity.generator import Lateness, LoadEnded
-from clawgauge.capacity.scope import SearchScope
+from clawgauge.capacity.scope import SearchScope, VisitKey
 from clawgauge.records import StepSummary
-from clawgauge.stats.load import MIN_CALLS, Sample, Window, is_enough, measure_step
+from clawgauge.stats.load import (
+    MIN_CALLS,
+    Sample,
+    Window,
+    is_enough,
+    is_enough_again,
+    measure_step,
+)
 from clawgauge.stats.quantiles import percentile
+from clawgauge.stats.visits import N_ROUNDS
 
 # How long a step of clients goes on however noisy it is: in seconds, and in calls in a row.
 _MAX_STEP_S = 60.0
@@ -57,16 +65,23 @@ class StepRunner:
         self._deadline_ns = deadline_ns
         self._call_time = call_time
         self._salt = salt
+        self.n_measured = 0
+        """How many visits there are, those of earlier stretches included."""
 
     async def measure_clients(
-        self, n_clients: int, restart_spacing_ms: float | None, *, is_second_try: bool = False
+        self,
+        n_clients: int,
+        restart_spacing_ms: float | None,
+        *,
+        visit: int = 1,
+        is_second_try: bool = False,
     ) -> StepSummary:
         """Measure so many clients that ask in turn; `restart_spacing_ms` as in `hold_clients`.
 
-        Returns the step that an earlier stretch measured, where there is one. Raises `LoadEnded`
-        where the time is over first.
+        A `visit` after the first is a short one. Returns what an earlier stretch measured, where
+        it did. Raises `LoadEnded` where the time is over first.
         """
-        finished = self._find_finished(n_clients)
+        finished = self._find_finished(n_clients, visit)
         if finished is not None:
             self._dispatcher.note_cycle(finished.e2e_ms.mean or 0.0)
             return finished
@@ -74,12 +89,21 @@ class StepRunner:
         min_calls = max(MIN_CALLS, n_clients)
 
         def tells_enough(samples: list[Sample], seconds: float) -> bool:
+            if visit > 1:
+                return is_enough_again(len(samples), n_clients, seconds)
             # However noisy, it ends; but not before the least that tells anything.
             if seconds >= max_step_s and len(samples) >= min_calls:
                 return True
             return is_enough(samples, n_clients, seconds, self._options.slo)
 
-        name = self._name_of(f"c{n_clients}{'b' if is_second_try else ''}")
+        load = f"c{n_clients}"
+        if visit > 1:
+            load += f"v{visit}"
+        if is_second_try:
+            load += "b"
+        name = self._name_of(load)
+        at_once = f"{n_clients} at once"
+        self._scope.observer.step_begun(self._prompt_tokens, at_once)
         window = await self._dispatcher.hold_clients(
             name,
             n_clients,
@@ -87,12 +111,14 @@ class StepRunner:
             self._scope.generator.read_lateness,
             tells_enough,
             restart_spacing_ms,
+            visit=visit,
         )
         if window is None or len(window.samples) < min_calls:
-            raise LoadEnded(
-                f"the time ended before {n_clients} at once were steady: what was measured stands"
-            )
-        return await self._conclude(name, window, window.samples, concurrency=n_clients)
+            where = f" in round {visit} of {N_ROUNDS}" if visit > 1 else ""
+            raise LoadEnded(f"the time ended{where} before {at_once} were steady")
+        return await self._conclude(
+            name, window, window.samples, concurrency=n_clients, visit=visit
+        )
 
     async def measure_rate(self, rate: float) -> StepSummary:
         """Measure so many arrivals a second.
@@ -100,7 +126,7 @@ class StepRunner:
         Returns the step that an earlier stretch measured, where there is one. Raises `LoadEnded`
         where there is no time for it.
         """
-        finished = self._find_finished(rate)
+        finished = self._find_finished(rate, 1)
         if finished is not None:
             return finished
         duration_s = self._options.duration_s
@@ -108,14 +134,13 @@ class StepRunner:
         warm_up_s = max(duration_s * _WARM_UP_SHARE, calls_s)
         ends_s = warm_up_s + duration_s
         if perf_counter_ns() + ends_s * 1e9 > self._deadline_ns:
-            raise LoadEnded(
-                f"--max-time leaves no room for {rate:g} a second: what was measured stands"
-            )
+            raise LoadEnded(f"--max-time leaves no room for {rate:g} a second")
         # What is due after the window keeps the load up until the last of its calls has ended.
         arrivals_s = poisson_arrivals(
             rate, ends_s + max(duration_s, calls_s), f"{self._salt} {rate}"
         )
         name = self._name_of(f"r{rate:g}")
+        self._scope.observer.step_begun(self._prompt_tokens, f"{rate:g} a second")
         window = await self._dispatcher.play_arrivals(
             name,
             arrivals_s,
@@ -132,9 +157,12 @@ class StepRunner:
     def _name_of(self, load: str) -> str:
         return self._scope.name_of(f"{self._prompt_tokens}/{load}")
 
-    def _find_finished(self, load: float) -> StepSummary | None:
-        key = (self._scope.target.label, self._prompt_tokens, load)
-        return self._scope.finished_steps.get(key)
+    def _find_finished(self, load: float, visit: int) -> StepSummary | None:
+        key = VisitKey(self._scope.target.label, self._prompt_tokens, load, visit)
+        finished = self._scope.finished_steps.get(key)
+        if finished is not None:
+            self.n_measured += 1
+        return finished
 
     async def _conclude(
         self,
@@ -144,6 +172,7 @@ class StepRunner:
         *,
         concurrency: int | None = None,
         rate: float | None = None,
+        visit: int = 1,
     ) -> StepSummary:
         """Record a step's window, and report what was measured in it."""
         lateness_by_machine = await self._scope.generator.read_lateness()
@@ -153,6 +182,7 @@ class StepRunner:
             context_tokens=self._prompt_tokens,
             concurrency=concurrency,
             rate=rate,
+            visit=visit,
             from_ms=(steady.from_ns - origin_ns) / 1e6,
             to_ms=(steady.to_ns - origin_ns) / 1e6,
             pauses=self._options.shape == "agent",
@@ -161,6 +191,7 @@ class StepRunner:
         )
         self._scope.record_event("capacity_step", self._scope.target, **asdict(window))
         step = measure_step(samples, window, self._options.slo)
+        self.n_measured += 1
         self._scope.observer.step_measured(self._prompt_tokens, step)
         return step
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import argparse
 import re
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from clawgauge.capacity.scope import FinishedSteps, VisitKey
 from clawgauge.cli.planner import DecidedRun, PlanRequest, decide_run
 from clawgauge.cli.preflight import refuse_wrong_names
 from clawgauge.cli.process import DONE, run_async
@@ -35,8 +39,12 @@ _MIN_ARRIVALS = 10
 _WARM_UP = 1.25
 """How much longer than it is measured a rate is held."""
 _MAX_DOUBLINGS = 24
+# The order of rounds is drawn from so many.
+_N_ORDERS = 1 << 32
 # The last rate of a range is left out of the doubling when it is as close to one as that.
 _CLOSE_RATES = 0.95
+# Erases what stands to the right.
+_CLEAR_LINE = "\x1b[K"
 _PLAIN = {"": 1.0}
 _COUNTS = {"": 1.0, "k": 1_000.0}
 _TIMES_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0}
@@ -174,7 +182,7 @@ def execute(arguments: argparse.Namespace) -> int:
     draft = decided.draft
     load = draft.capacity
     assert load is not None  # noqa: S101  # as it was requested
-    finished_steps: Mapping[tuple[str, int, float], StepSummary] = {}
+    finished_steps: FinishedSteps = {}
     if decided.resumed is not None:
         finished_steps = _read_finished_steps(decided.resumed)
     labels = [target.label for target in draft.targets]
@@ -201,6 +209,7 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
     resume = None
     if arguments.resume is not None:
         resume = ResumeRequest(arguments.resume, retry_errors=False, force=False)
+    load = msgspec.structs.replace(load, order_seed=secrets.randbelow(_N_ORDERS))
     return PlanRequest(
         options=_read_run_options(arguments, load),
         words=typed_words(arguments),
@@ -230,21 +239,26 @@ def _read_run_options(arguments: argparse.Namespace, load: CapacityOptions) -> d
     return options
 
 
-def _read_finished_steps(resumed: ResumedRun) -> dict[tuple[str, int, float], StepSummary]:
-    """The steps that a capacity run has, by target, length and load: they stand."""
-    from clawgauge.summary import summarize_folder
+def _read_finished_steps(resumed: ResumedRun) -> dict[VisitKey, StepSummary]:
+    """What a capacity run has measured, visit by visit: it stands."""
+    from clawgauge.summary.capacity import read_visits
 
     steps = {}
-    for entry in summarize_folder(resumed.path).capacity:
-        for step in entry.steps:
-            steps[entry.target, entry.context_tokens, step.level] = step
+    for visit in read_visits(resumed.path):
+        key = VisitKey(
+            target=visit.target,
+            prompt_tokens=visit.context_tokens,
+            load=visit.step.level,
+            visit=visit.number,
+        )
+        steps[key] = visit.step
     return steps
 
 
 def _measure(
     arguments: argparse.Namespace,
     decided: DecidedRun,
-    finished_steps: Mapping[tuple[str, int, float], StepSummary],
+    finished_steps: FinishedSteps,
     tell: Tell,
 ) -> int:
     # Loaded only now: a rehearsal needs none of it.
@@ -252,7 +266,8 @@ def _measure(
     from clawgauge.cli.session import Ask, OutputOptions, run_session
     from clawgauge.runner.run import run
 
-    progress = _Progress(decided.draft, tell)
+    shows_status = sys.stderr.isatty() and not arguments.quiet
+    progress = _Progress(decided.draft, tell, shows_status=shows_status)
     ask: Ask = partial(run, work=partial(measure_capacity, progress, finished_steps))
     if decided.nodes is not None:
         from clawgauge.fleet.load import load_together
@@ -264,17 +279,38 @@ def _measure(
 
 
 class _Progress:
-    """Shows every step as it ends, and what a person should know of the load."""
+    """Shows what is being done, every visit of a load as it ends, and what a person should know.
 
-    def __init__(self, draft: PlanDraft, tell: Tell) -> None:
+    On a terminal the last line says what is under way; the next line takes its place.
+    """
+
+    def __init__(self, draft: PlanDraft, tell: Tell, *, shows_status: bool) -> None:
         self._draft = draft
         self._tell = tell
+        self._shows_status = shows_status
+        self._has_status = False
+
+    def step_begun(self, context_tokens: int, load: str) -> None:
+        if not self._shows_status:
+            return
+        self._clear_status()
+        status = self._draft.redact(f"{load} at {word_tokens(context_tokens)} …")
+        # Whoever writes next begins at the beginning of this line.
+        sys.stderr.write(clean_lines(status).rstrip("\n") + "\r")
+        sys.stderr.flush()
+        self._has_status = True
 
     def step_measured(self, context_tokens: int, step: StepSummary) -> None:
         self.notice(word_step(context_tokens, step))
 
     def notice(self, text: str) -> None:
+        self._clear_status()
         self._tell(self._draft.redact(text))
+
+    def _clear_status(self) -> None:
+        if self._has_status:
+            sys.stderr.write(_CLEAR_LINE)
+            self._has_status = False
 
 
 def word_load(options: CapacityOptions) -> str:

@@ -21,7 +21,11 @@ from clawgauge.cli.process import (
     run_async,
     tell,
 )
-from clawgauge.config.providers import find_secrets, provider_settings
+from clawgauge.config.providers import (
+    find_secrets,
+    leave_out_second_names,
+    provider_settings,
+)
 from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.embedded.provider import fetch
@@ -59,15 +63,16 @@ def execute(arguments: argparse.Namespace) -> int:
     configuration = read_configuration(arguments.config, environ)
     if configuration.path is not None:
         tell(f"using {configuration.path} ({configuration.standing})")
-    settings = provider_settings(configuration, environ, tell)
+    settings = leave_out_second_names(provider_settings(configuration, environ, tell))
     redact = keep_secrets(find_secrets(settings, environ))
     configured = configuration.withheld["providers"] | set(configuration.providers)
     probes = []
     # The bare type has no address of its own unless one was given.
-    if settings[OPENAI_CHAT.name].base_url is None and OPENAI_CHAT.name not in configured:
-        setting = settings.pop(OPENAI_CHAT.name)
+    bare = settings.get(OPENAI_CHAT.name)
+    if bare is not None and bare.base_url is None and OPENAI_CHAT.name not in configured:
+        del settings[OPENAI_CHAT.name]
         why = f"not checked: it has no address ({OPENAI.address_variable}, or base_url in clawgauge.toml)"
-        probes = [ProviderProbe(provider=setting.name, reachable=False, detail=why)]
+        probes = [ProviderProbe(provider=bare.name, reachable=False, detail=why)]
     if arguments.nodes:
         from clawgauge.fleet.nodes import probe_nodes
 

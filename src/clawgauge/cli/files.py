@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from clawgauge.cli.process import DONE, UNREADABLE_LINES, columns_of, tell
+from clawgauge.cli.process import DONE, UNREADABLE_LINES, as_typed, columns_of, tell
 from clawgauge.config.settings import DEFAULT_RUNS_DIR, read_configuration
 from clawgauge.errors import ConfigError, DiskFailure
 from clawgauge.journal import encode_document, is_run_folder, locate_run
@@ -120,6 +120,7 @@ def render(
 
     stream = stream or sys.stdout
     text = as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8")
+    text = as_typed(text)
     return paint(text, stream, os.environ)
 
 

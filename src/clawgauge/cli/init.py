@@ -18,26 +18,42 @@ from clawgauge.cli.files import write_output
 from clawgauge.cli.preflight import probe_all
 from clawgauge.cli.process import DONE, keep_secrets, run_async, tell
 from clawgauge.config.local_servers import local_servers
-from clawgauge.config.providers import find_secrets, provider_settings
-from clawgauge.config.settings import (
-    DEFAULT_NAME,
-    Configuration,
-    ProviderTable,
+from clawgauge.config.providers import (
+    find_secrets,
+    leave_out_second_names,
+    provider_settings,
+)
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, ProviderTable
+from clawgauge.config.trusted_files import (
     place_of,
     read_trusted,
+    take_away_write_permission_of_others,
     write_trusted,
 )
 from clawgauge.errors import ConfigError
 from clawgauge.records import ProviderProbe
-from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL, OLLAMA_OPENAI, OPENAI_CHAT, PROVIDER_TYPES
+from clawgauge.registry import (
+    EMBEDDED,
+    EMBEDDED_MODEL,
+    OLLAMA_OPENAI,
+    OPENAI_CHAT,
+    PROVIDER_TYPES,
+    find_type,
+)
 from clawgauge.words import list_names, plural
 
 _MAX_TARGETS = 8
 # A printable text in JSON is a string of TOML as well.
 _quoted = partial(json.dumps, ensure_ascii=False)
+_HEADING = """\
+# What `clawgauge run` does when nothing else is said. An option on the command line wins.
+# Edit it as you like: written here by `clawgauge init`, it is yours and counts in full.
+
+[run]
+"""
 _REST = """\
-# suites = ["core", "native_tools"]    # without it: some prompts of every kind
-# repeats = 3                          # ask each prompt so many times
+# suites = ["core", "native_tools"]    # ask these in full; without it: until the jobs are decided
+# repeats = 3                          # with suites: ask each prompt so many times
 # timeout = 300                        # seconds until a call is given up
 # max_cost = 1.0                       # dollars
 """
@@ -58,27 +74,35 @@ def execute(arguments: argparse.Namespace) -> int:
     for name, address in local_servers(environ).items():
         servers[name] = ProviderTable(type=OPENAI_CHAT.name, base_url=address, local=True)
     settings = provider_settings(Configuration(providers=servers), environ, tell)
+    settings = leave_out_second_names(settings)
     redact = keep_secrets(find_secrets(settings, environ))
-    # A key is found here, whether or not its vendor can be reached just now.
-    probes = [
-        one
-        for one in run_async(probe_all(settings.values()))
-        if one.reachable or settings[one.provider].api_key
-    ]
+    probes = []
+    for probe in run_async(probe_all(settings.values())):
+        # A key is found here, whether or not its vendor can be reached just now.
+        if probe.reachable or settings[probe.provider].api_key:
+            probes.append(probe)
     text = redact(write_configuration(probes, servers))
     write_output(path, text, "go where you may write")
-    write_trusted(
-        environ,
-        {**read_trusted(environ), place_of(path): hashlib.sha256(text.encode()).hexdigest()},
-    )
+    take_away_write_permission_of_others(path)
+    trusted = read_trusted(environ)
+    trusted.add(place_of(path), hashlib.sha256(text.encode()).hexdigest(), by_init=True)
+    write_trusted(environ, trusted)
     for probe in probes:
-        named = list_names([model.name for model in probe.models], _MAX_TARGETS) or (
-            "" if probe.reachable else "a key"
-        )
-        tell(redact(f"found {probe.provider}{named and f': {named}'}"))
+        # Whose models are those of another provider is not one more server.
+        if find_type(probe.provider).finds_models or not probe.models:
+            tell(redact(_word_found(probe)))
     tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE
+
+
+def _word_found(probe: ProviderProbe) -> str:
+    names = list_names([model.name for model in probe.models], _MAX_TARGETS)
+    if names:
+        return f"found {probe.provider}: {names}"
+    if probe.reachable:
+        return f"found {probe.provider}"
+    return f"found {probe.provider}: a key"
 
 
 def write_configuration(
@@ -86,44 +110,41 @@ def write_configuration(
 ) -> str:
     """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
     found = {probe.provider: probe for probe in probes}
-    listed = [
-        (name, model)
-        for name, probe in found.items()
-        for model in probe.models
-        if model.kind == "chat"
-    ]
-    free = {*servers, OLLAMA_OPENAI.name}
-    local = [
-        f"{name}:{model.name}"
-        for name, model in listed
-        if name in free and model.name.isprintable()
-    ]
-    paid = []
+    local = _find_local_targets(probes, servers)
+    chosen = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]
+    lines = []
+    if len(local) > _MAX_TARGETS:
+        more = plural(len(local) - _MAX_TARGETS, "more model")
+        lines.append(f"# {more} can be had: clawgauge doctor names them.")
+    lines += [*_HEADING.splitlines(), "targets = ["]
+    for target in chosen:
+        lines.append(f"  {_quoted(target)},")
     for name, provider_type in PROVIDER_TYPES.items():
         if provider_type.suggested_model is not None and name in found:
-            paid.append(f"{name}:{provider_type.suggested_model}")
-    lines = [
-        "# What `clawgauge run` does when nothing else is said. An option on the command line wins.",
-        "",
-        "[run]",
-    ]
-    named = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]
-    lines += ["targets = [", *(f"  {_quoted(target)}," for target in named)]
-    lines += [
-        f"  # {_quoted(target)},    # costs money: take the # off to ask it" for target in paid
-    ]
-    lines += ["]", _REST]
-    if len(local) > _MAX_TARGETS:
-        lines.insert(
-            0,
-            f"# {plural(len(local) - _MAX_TARGETS, 'more model')} can be had: clawgauge doctor names them.",
-        )
+            target = _quoted(f"{name}:{provider_type.suggested_model}")
+            lines.append(f"  # {target},    # costs money: take the # off to ask it")
+    lines += ["]", *_REST.splitlines(), ""]
     for name, table in servers.items():
         if name in found:
             lines += [
                 f"[providers.{name}]",
                 f'type = "{OPENAI_CHAT.name}"',
                 f"base_url = {_quoted(table.base_url or '')}",
+                "local = true",
+                "",
             ]
-            lines += ["local = true", ""]
     return "\n".join(lines)
+
+
+def _find_local_targets(
+    probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]
+) -> list[str]:
+    """The chat models of servers on this machine, as targets."""
+    targets = []
+    for probe in probes:
+        if probe.provider not in servers and probe.provider != OLLAMA_OPENAI.name:
+            continue
+        for model in probe.models:
+            if model.kind == "chat" and model.name.isprintable():
+                targets.append(f"{probe.provider}:{model.name}")
+    return targets

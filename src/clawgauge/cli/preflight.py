@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from clawgauge.config.providers import EXAMPLE, Tell
+from clawgauge.config.providers import EXAMPLE, Tell, leave_out_second_names
 from clawgauge.errors import CallFailure, ConfigError, TargetError
 from clawgauge.plan import Plan, PlanDraft
 from clawgauge.providers.base import ProviderSettings, unknown_provider
@@ -151,7 +151,7 @@ async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tel
 async def _list_models(providers: ProviderSet) -> dict[str, list[str]]:
     """What every server that answers has, by the name of its provider."""
     names = []
-    for settings in providers.settings.values():
+    for settings in leave_out_second_names(providers.settings).values():
         if settings.unusable is None and find_type(settings.name).finds_models:
             names.append(settings.name)
     models_by_provider = {}
@@ -243,8 +243,13 @@ def _name_failure(
     return failure
 
 
-async def look_ahead(plan: Plan, targets: Sequence[Target], tell: Tell) -> dict[str, ProviderProbe]:
-    """Refuse what is sure to fail and tell what is likely to; returns what providers report."""
+async def look_ahead(
+    plan: Plan, targets: Sequence[Target], tell: Tell, *, a_call_follows: bool = True
+) -> dict[str, ProviderProbe]:
+    """Refuse what is sure to fail and tell what is likely to; returns what providers report.
+
+    Where `a_call_follows` at once, nothing is told of a first target that is down: the call will.
+    """
     wrong_names = refuse_wrong_names(plan, targets)
     models = set()
     for target in targets:
@@ -256,8 +261,7 @@ async def look_ahead(plan: Plan, targets: Sequence[Target], tell: Tell) -> dict[
         probe = probes[target.provider]
         if target in wrong_names or not probe.reachable:
             doubts = []
-            # Of the first its own call, which comes at once, will tell.
-            if target != targets[0]:
+            if target != targets[0] or not a_call_follows:
                 why_down = "; ".join(filter(None, (probe.detail, probe.hint)))
                 doubts.append(wrong_names.get(target, why_down))
         else:

@@ -8,11 +8,13 @@ import errno
 import gc
 import io
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -36,6 +38,9 @@ _ONE_BREATH_S = 1.0
 # What masks keys in the texts written to each standard stream.
 _masks: dict[str, list[Callable[[str], str]]] = {}
 T = TypeVar("T")
+_NAME = "clawgauge"
+# A command that is printed: the name, and a verb or an option.
+_COMMAND = re.compile(rf"(?<![\w./-]){_NAME} (?=[a-z-]+)")
 
 
 def keep_secrets(secrets: Mapping[str, str]) -> Callable[[str], str]:
@@ -101,7 +106,40 @@ def row_for(stream: TextIO, line: str) -> str:
 
 def tell(*lines: str) -> None:
     """Write lines for a person to standard error."""
-    sys.stderr.write("".join(row_for(sys.stderr, line) for line in lines))
+    for line in lines:
+        sys.stderr.write(row_for(sys.stderr, as_typed(line)))
+
+
+def as_typed(text: str) -> str:
+    """`text` with the commands in it as this one was typed, so that they can be pasted.
+
+    Where a shell finds this program by its name, that is the name alone.
+    """
+    program = _find_program()
+    if program == _NAME:
+        return text
+    return _COMMAND.sub(lambda _: f"{program} ", text)
+
+
+@lru_cache(maxsize=1)
+def _find_program() -> str:
+    """What a shell runs this program by: its name, or the path that it was called by."""
+    # Loaded only now: a help text needs none of it.
+    import shlex
+    import shutil
+    from pathlib import Path
+
+    called = Path(sys.argv[0])
+    if called.name != _NAME or not called.is_file():
+        # `python -m clawgauge`, or another program that uses this one.
+        return _NAME
+    found = shutil.which(_NAME)
+    if found is not None and Path(found).samefile(called):
+        return _NAME
+    with suppress(OSError, ValueError):
+        if called.is_absolute() and called.is_relative_to(Path.cwd()):
+            called = called.relative_to(Path.cwd())
+    return shlex.quote(os.fspath(called))
 
 
 def print_json(document: Any) -> None:

@@ -289,7 +289,8 @@ def _facts(made_for: str, decision: Decision, routing: Routing) -> dict[str, Any
             "removed_by": word_removed_by(standing),
             "score": standing.score,
             "scores": standing.scores,
-            "best_share": standing.best_share,
+            "best_share": standing.best_share if decision.is_by_shares else None,
+            "behind_p": standing.behind_p,
         }
         models.append(model)
     reasons = []

@@ -18,9 +18,10 @@ from clawgauge.cli.consent import (
 )
 from clawgauge.cli.estimate import foresight_lines, plan_facts, plan_lines
 from clawgauge.cli.planner import DecidedRun, PlanRequest, decide_run
-from clawgauge.cli.preflight import refuse_wrong_names
+from clawgauge.cli.preflight import look_ahead, refuse_wrong_names
 from clawgauge.cli.process import DONE, run_async
 from clawgauge.cli.resume import ResumeRequest
+from clawgauge.config.providers import Tell
 from clawgauge.config.settings import FIELDS
 from clawgauge.errors import RequestError
 from clawgauge.journal import encode_line
@@ -151,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="it may cost what is expected, and what is your own may be sent to models elsewhere",
     )
-    add("--dry-run", action="store_true", help="show the plan; ask nothing")
+    add("--dry-run", action="store_true", help="show the plan; ask no model")
     add("--quiet", "-q", action="store_true", help="no progress; errors are told all the same")
     add("--verbose", "-v", action="store_true", help="every figure at the end, not only the answer")
     add("--json", action="store_true", help="the summary as JSON on stdout")
@@ -186,7 +187,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     decided = decide_run(_read_request(arguments), tell)
     if arguments.dry_run:
-        _rehearse(decided, arguments.run_id, as_json=arguments.json)
+        _rehearse(decided, arguments.run_id, tell, as_json=arguments.json)
         return DONE
     draft = decided.draft
     if draft.context is not None:
@@ -258,13 +259,18 @@ def typed_words(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
-def _rehearse(decided: DecidedRun, run_id: str | None, *, as_json: bool) -> None:
-    """Show what a run would ask, and refuse what it would refuse, in the same words."""
+def _rehearse(decided: DecidedRun, run_id: str | None, tell: Tell, *, as_json: bool) -> None:
+    """Show what a run would ask, and refuse what it would refuse, in the same words.
+
+    Servers are asked which models they have, as before a run; no model is called.
+    """
     plan = decided.draft.complete(decided.open_work())
     open_targets = [target for target in plan.targets if make_agenda(plan, target).n_open]
     refuse_wrong_names(plan, open_targets)
     if decided.resumed is None:
         RunFolder.check_creatable(Path(plan.settings.runs_dir), run_id)
+    if decided.nodes is None and open_targets:
+        run_async(look_ahead(plan, open_targets, tell, a_call_follows=False))
     process.tell(*plan_lines(plan), *foresight_lines(plan))
     expected_cost = find_expected_cost(decided)
     if expected_cost is not None:

@@ -48,6 +48,7 @@ from clawgauge.records import (
     Target,
 )
 from clawgauge.reports.clean import clean_cell, one_row
+from clawgauge.reports.grid import describe_grid
 from clawgauge.reports.summary import count_unanswered, describe_ending
 from clawgauge.reports.words import word_failure, word_given_up
 from clawgauge.run_data import Row, Run
@@ -397,7 +398,13 @@ def _show_ending(plan: Plan, folder: RunFolder, summary: RunSummary, *, verbose:
     resume = resume_command(folder.path, plan.config_file, retry_errors=retry_errors)
     config = Run.open(folder.path).config
     sections = describe_ending(
-        summary, config, folder.path, resume, interrupted=interrupted, verbose=verbose
+        summary,
+        config,
+        folder.path,
+        resume,
+        interrupted=interrupted,
+        grid=describe_grid(folder.path, summary),
+        verbose=verbose,
     )
     sys.stderr.write(f"\n{render(sections, stream=sys.stderr)}\n")
     sys.stderr.flush()

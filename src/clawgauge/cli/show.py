@@ -14,6 +14,7 @@ from clawgauge.cli.files import open_run, render, tell_unreadable
 from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError
 from clawgauge.reports.call import render_call
+from clawgauge.reports.grid import describe_grid
 from clawgauge.reports.summary import describe_summary
 from clawgauge.run_data import Row, Run
 from clawgauge.summary import summarize_folder
@@ -40,7 +41,12 @@ def execute(arguments: argparse.Namespace) -> int:
         # Computed from the records, so that it is right even where summary.json is old or missing.
         summary = summarize_folder(path)
         form = "json" if arguments.json else "text"
-        sections = describe_summary(summary, Run.open(path).config, verbose=arguments.verbose)
+        sections = describe_summary(
+            summary,
+            Run.open(path).config,
+            grid=describe_grid(path, summary),
+            verbose=arguments.verbose,
+        )
         sys.stdout.write(render(sections, form, document=summary))
         return tell_unreadable(summary.n_unreadable_lines)
     run, fitting = Run.open(path), _Fitting(cell)

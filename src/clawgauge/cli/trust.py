@@ -1,7 +1,8 @@
 """Let a clawgauge.toml count in full where it is found: shows what it would be allowed to do, and keeps its hash.
 
 Without this, a file that merely lies in the current directory sets only what is harmless. A file that has changed since
-must be trusted anew; a file named with --config needs no trust. See docs/security.md."""
+must be trusted anew; one that `clawgauge init` wrote here may be edited, and a file named with --config needs no trust.
+See docs/security.md."""
 
 from __future__ import annotations
 
@@ -11,13 +12,43 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawgauge.cli.process import DONE
-from clawgauge.config.settings import DEFAULT_NAME, place_of, read_file, read_trusted, write_trusted
+from clawgauge.config.settings import DEFAULT_NAME, Configuration, read_file
+from clawgauge.config.trusted_files import (
+    Standing,
+    TrustedFiles,
+    find_standing,
+    place_of,
+    read_trusted,
+    write_trusted,
+)
 from clawgauge.errors import ConfigError, RequestError
 from clawgauge.reports.clean import one_row
 from clawgauge.secrets import public_address
+
+_PHRASES = {
+    "targets": "ask {}",
+    "runs_dir": "keep runs in {}",
+    "prices": "read prices from {}",
+    "unload_others": "unload other models of an Ollama",
+    "chat_template_file": "read the chat template {}",
+    "command": "run the program {}",
+    "base_url": "send calls to {}",
+    "extra_body": "add {} to every call",
+    "api_key_env": "send the value of the variable {} as the key",
+    "ssh": "run clawgauge through ssh on {}",
+    "ray": "run clawgauge on the machines of the Ray cluster {}",
+}
+
+
+class _Demand(NamedTuple):
+    """One thing that a file asks for and that is not harmless."""
+
+    table: str
+    key: str
+    value: Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,74 +60,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--remove", action="store_true", help="trust the file no more")
 
 
-_PHRASES = {
-    "targets": "ask {}", "runs_dir": "keep runs in {}", "prices": "read prices from {}",
-    "unload_others": "unload other models of an Ollama", "chat_template_file": "read the chat template {}",
-    "command": "run the program {}", "base_url": "send calls to {}", "extra_body": "add {} to every call",
-    "api_key_env": "send the value of the variable {} as the key", "ssh": "run clawgauge through ssh on {}",
-    "ray": "run clawgauge on the machines of the Ray cluster {}",
-}  # fmt: skip
-
-
 def execute(arguments: argparse.Namespace) -> int:
-    file, entries = arguments.file or Path(DEFAULT_NAME), read_trusted(os.environ)
+    file = arguments.file or Path(DEFAULT_NAME)
+    trusted = read_trusted(os.environ)
     if arguments.list:
-        for place, sha256 in sorted(entries.items()):
-            try:
-                standing = (
-                    "trusted"
-                    if read_file(Path(place))[1] == sha256
-                    else "changed, no longer trusted"
-                )
-            except ConfigError:
-                standing = "gone or unreadable"
-            sys.stdout.write(one_row(f"{place}: {standing}"))
+        for place in sorted(trusted.files):
+            sys.stdout.write(one_row(f"{place}: {_standing_of(place, trusted).value}"))
         return DONE
     place = place_of(file)
     if arguments.remove:
-        if entries.pop(place, None) is None:
+        if not trusted.remove(place):
             raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
-        write_trusted(os.environ, entries)
+        write_trusted(os.environ, trusted)
         sys.stdout.write(one_row(f"no longer trusted: {place}"))
-    else:
-        sha256 = _vouch_for(file, place)
-        write_trusted(os.environ, {**entries, place: sha256})
-        sys.stdout.write(one_row(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
+        return DONE
+    configuration, sha256 = read_file(file)
+    _show_demands(place, _find_demands(configuration))
+    _warn_of_other_writers(file)
+    if _find_demands(configuration):
+        _ask()
+    trusted.add(place, sha256)
+    write_trusted(os.environ, trusted)
+    sys.stdout.write(one_row(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
     return DONE
 
 
-def _vouch_for(file: Path, place: str) -> str:
-    """Show what the file would be allowed to do that is not harmless, and ask where somebody can answer; its hash."""
-    found, sha256 = read_file(file)
-    asked = [("run", name, value) for name, value in found.demands().items()]
-    asked += [
-        (f"jobs.{name}", "needs", job.needs + job.prompts) for name, job in found.jobs.items()
-    ]
-    tables: dict[str, Any] = {f"providers.{name}": table for name, table in found.providers.items()}
-    for where, table in (
-        tables | {f"nodes.{name}": table for name, table in found.nodes.items()}
-    ).items():
-        asked += [(where, n, v) for n in table.__struct_fields__ if (v := getattr(table, n))]
-    sys.stderr.write(
-        one_row(f"{place} asks to" if asked else f"{place} asks for nothing that needs trust")
-    )
-    for where, name, value in asked:
-        if name == "base_url":
+def _standing_of(place: str, trusted: TrustedFiles) -> Standing:
+    try:
+        _, sha256 = read_file(Path(place))
+    except ConfigError:
+        return Standing.GONE
+    return find_standing(Path(place), sha256, trusted)
+
+
+def _find_demands(configuration: Configuration) -> list[_Demand]:
+    """What the file would be allowed to do that is not harmless."""
+    demands = []
+    for name, value in configuration.demands().items():
+        demands.append(_Demand("run", name, value))
+    for name, job in configuration.jobs.items():
+        demands.append(_Demand(f"jobs.{name}", "needs", job.needs + job.prompts))
+    tables: dict[str, Any] = {}
+    for name, provider in configuration.providers.items():
+        tables[f"providers.{name}"] = provider
+    for name, node in configuration.nodes.items():
+        tables[f"nodes.{name}"] = node
+    for title, table in tables.items():
+        for key in table.__struct_fields__:
+            value = getattr(table, key)
+            if value:
+                demands.append(_Demand(title, key, value))
+    return demands
+
+
+def _show_demands(place: str, demands: list[_Demand]) -> None:
+    heading = "asks to" if demands else "asks for nothing that needs trust"
+    sys.stderr.write(one_row(f"{place} {heading}"))
+    for demand in demands:
+        value = demand.value
+        if demand.key == "base_url":
             with suppress(ValueError):
                 value = public_address(value)
+        # Written as literals, so that no value can forge a line.
         shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
-        # Written as a literal, so that no value can forge a line.
-        sys.stderr.write(
-            one_row(
-                f"  {_PHRASES.get(name, f'set {name} to {{}}').format(shown)}  [{repr(where)[1:-1]}]"
+        phrase = _PHRASES.get(demand.key, f"set {demand.key} to {{}}").format(shown)
+        sys.stderr.write(one_row(f"  {phrase}  [{repr(demand.table)[1:-1]}]"))
+
+
+def _warn_of_other_writers(file: Path) -> None:
+    for path in (file, file.parent):
+        if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            sys.stderr.write(
+                "others can write to it or its folder: "
+                "programs and files that it names may change without it changing\n"
             )
-        )
-    if any(there.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for there in (file, file.parent)):
-        what = "programs and files that it names may change without it changing"
-        sys.stderr.write(f"others can write to it or its folder: {what}\n")
-    if asked and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write("trust it? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise RequestError("not trusted: nothing was changed")
-    return sha256
+            return
+
+
+def _ask() -> None:
+    """Ask where somebody can answer; raises `RequestError` where the answer is not yes."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    sys.stderr.write("trust it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RequestError("not trusted: nothing was changed")

@@ -87,7 +87,6 @@ def _option_differences(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     yield from _differ(
         "verdicts", "unique_prefix", a.options.unique_prefix, b.options.unique_prefix
     )
-    yield from _differ("latency", "concurrency", a.options.concurrency, b.options.concurrency)
     yield from _differ("latency", "stream", a.options.stream, b.options.stream)
     yield from _differ("latency", "warm_up", a.options.warm_up, b.options.warm_up)
     yield from _differ("latency", "unload_others", a.options.unload_others, b.options.unload_others)
@@ -109,12 +108,47 @@ def find_pair_differences(a: Side, b: Side, pair: Pair) -> list[Difference]:
         sampling_a = a.config.sampling.get(pair.a.label)
         sampling_b = b.config.sampling.get(pair.b.label)
         differences += _differ_by_key(scope, "", sampling_a, sampling_b)
+    differences += _concurrency_differences(a, b, pair)
     differences += _judge_differences(a, b, pair)
     if pair.a == pair.b:
         differences += _model_differences(a, b, pair.a)
         differences += _reported_differences(a, b, pair.a)
     label = pair.a.label if pair.a == pair.b else f"{pair.a.label} = {pair.b.label}"
     return [msgspec.structs.replace(difference, target=label) for difference in differences]
+
+
+def _concurrency_differences(a: Side, b: Side, pair: Pair) -> Iterator[Difference]:
+    """That one side was sent more calls at once, which makes each of them slower."""
+    if a.config is None or b.config is None:
+        return
+    n_a = _find_concurrency(a, pair.a)
+    n_b = _find_concurrency(b, pair.b)
+    if n_a is not None and n_b is not None:
+        yield from _differ("latency", "concurrency", n_a, n_b)
+    elif a.config.options.concurrency != b.config.options.concurrency:
+        # A run that was killed does not say what it found out.
+        yield Difference(
+            scope="latency",
+            what="concurrency",
+            a="found out" if n_a is None else str(n_a),
+            b="found out" if n_b is None else str(n_b),
+        )
+
+
+def _find_concurrency(side: Side, target: Target) -> int | None:
+    """How many calls a target was sent at once: as many as were asked for, or were found out; None
+    where that is not known."""
+    if side.config is None:
+        return None
+    if side.config.options.concurrency:
+        return side.config.options.concurrency
+    found = []
+    for event in side.first_run.events:
+        if event.event == "target_finished" and event.target == target.label:
+            most_at_once = event.detail.get("most_at_once")
+            if isinstance(most_at_once, int):
+                found.append(most_at_once)
+    return max(found, default=None)
 
 
 class ChangedPrompts(NamedTuple):

@@ -265,6 +265,7 @@ def _compare_pairs(sides: PairedSides, *, with_latency: bool) -> list[PairCompar
                 groups_b[number],
                 rates_by_pair[number],
                 shifts_by_pair[number],
+                is_decision=sides.a.is_decision or sides.b.is_decision,
             )
         )
     return compared
@@ -348,6 +349,8 @@ def _describe_pair(
     group_b: GroupSummary,
     rates: dict[str, PairedRate],
     shifts: _Shifts,
+    *,
+    is_decision: bool,
 ) -> PairComparison:
     evidence: dict[str, Paired] = {**rates, **shifts.by_name()}
     with_latency = shifts.latency_ms is not None
@@ -367,6 +370,7 @@ def _describe_pair(
         stopped=[*_describe_stop("a", group_a), *_describe_stop("b", group_b)],
         load_a=_describe_load(group_a),
         load_b=_describe_load(group_b),
+        asked="decision" if is_decision else "list",
     )
 
 
@@ -435,16 +439,21 @@ def _measure_rates(
 ) -> dict[str, Measurement[PairedRate]]:
     """The rates that have a prompt with a trial on both sides."""
     rate_prompts = find_rate_prompts(a, b, pair)
+    is_decision = a.is_decision or b.is_decision
     is_stopped = group_a.stopped_early or group_b.stopped_early
     measured: dict[str, Measurement[PairedRate]] = {}
     for name, prompts in rate_prompts.by_rate.items():
         if name == "tool_use_rate" and not _have_same_tool_source(group_a, group_b):
             continue
+        fixed_size = not is_decision
+        if is_stopped and name not in _ASKED_TO_THE_END:
+            fixed_size = False
         rate = measure_rate(
             prompts,
             OUTCOMES[name],
-            rate_prompts.family,
-            fixed_size=not is_stopped or name in _ASKED_TO_THE_END,
+            rate_prompts.family_of(name),
+            fixed_size=fixed_size,
+            unit=rate_prompts.unit_of(name),
         )
         if rate.n_prompts:
             measured[name] = rate

@@ -10,12 +10,14 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from clawgauge.compare.findings import Paired, PairedRate, PairedShift, Verdict
-from clawgauge.stats.paired import ALPHA, holm, holm_level
+from clawgauge.stats.paired import (
+    ALPHA,
+    NOTICEABLE_CHANGE,
+    SMALL_ENOUGH_TO_SEE,
+    holm,
+    holm_level,
+)
 
-# In points of a rate, as a share of a time or of tokens: what is noticed in use.
-NOTICEABLE_CHANGE = 0.10
-# The largest change that may go unseen where "no change seen" is said.
-SMALL_ENOUGH_TO_SEE = 0.25
 # 0.85 − 0.95 is not −0.1 in floats.
 _TOLERANCE = 1e-9
 
@@ -65,6 +67,11 @@ def _judge(figure: Paired, p_holm: float, corrected: Paired) -> tuple[Verdict, s
         return "cannot_tell", figure.reason
     if p_holm < ALPHA:
         return "changed", None
+    if isinstance(figure, PairedRate) and figure.test == "bets":
+        return "cannot_tell", (
+            "the results of a side decided how many prompts it was asked, and these do not tell the "
+            "two apart"
+        )
     is_large = abs(_moved_share(figure)) >= NOTICEABLE_CHANGE - _TOLERANCE
     if not is_large and _sees_enough(corrected):
         return "no_change_seen", None

@@ -49,7 +49,8 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 class PairedRate(Paired, frozen=True, kw_only=True):
     """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count
-    the prompts on which one side was better than the other."""
+    the prompts on which one side was better than the other. `bets` hold whenever a side stopped; then
+    there is no interval."""
 
     n_trials_a: int
     n_trials_b: int
@@ -57,7 +58,7 @@ class PairedRate(Paired, frozen=True, kw_only=True):
     rate_b: float | None
     only_a: int
     only_b: int
-    test: Literal["mcnemar_exact", "sign_flip"]
+    test: Literal["mcnemar_exact", "sign_flip", "bets"]
 
 
 class PairedShift(Paired, frozen=True, kw_only=True):
@@ -65,8 +66,9 @@ class PairedShift(Paired, frozen=True, kw_only=True):
     and ratios.
 
     `test` is how it was told from luck: by the `sign` of each prompt's difference; for times, by
-    the signed ranks of calls made `side_by_side` or by the spread `between_runs`. None is not at
-    all: `p` is 1, without an interval. `smallest_change` is a share of A."""
+    the signed ranks of calls made `side_by_side`, by the differences `by_day` of the days that both
+    sides ran on, or by the `means_of_days`. None is not at all: `p` is 1, without an interval.
+    `smallest_change` is a share of A."""
 
     median_a: float | None
     median_b: float | None
@@ -75,8 +77,11 @@ class PairedShift(Paired, frozen=True, kw_only=True):
     n_lower: int
     n_higher: int
     n_cold_left_out: int = 0
-    test: Literal["sign", "side_by_side", "between_runs"] | None = None
+    test: Literal["sign", "side_by_side", "by_day", "means_of_days"] | None = None
     ratio_ci_holm: tuple[float, float] | None = None
+    n_days_a: int | None = None
+    n_days_b: int | None = None
+    n_shared_days: int | None = None
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +139,9 @@ class StoppedSide(msgspec.Struct, frozen=True, kw_only=True):
 
 class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One target of A beside one of B. The times are null where they cannot be compared. `stopped`
-    names the sides that ended early on purpose; rates over what they left out have no interval."""
+    names the sides that ended early on purpose; rates over what they left out have no interval.
+    `asked` is `decision` where the answers of a side decided what it was asked: then `n_shared` is
+    how many prompts both were asked, and no rate has an interval."""
 
     target_a: str
     target_b: str
@@ -151,6 +158,7 @@ class PairComparison(msgspec.Struct, frozen=True, kw_only=True):
     stopped: list[StoppedSide] = []
     load_a: Load | None = None
     load_b: Load | None = None
+    asked: Literal["list", "decision"] = "list"
 
     @property
     def shifts(self) -> dict[str, PairedShift]:

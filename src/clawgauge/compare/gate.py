@@ -18,14 +18,15 @@ from clawgauge.compare.findings import (
     Metric,
     PairComparison,
     Paired,
+    PairedRate,
     PairedShift,
     RuleFinding,
     RuleOutcome,
 )
-from clawgauge.compare.pairing import Pair, SharedPrompt, find_plan, find_rate_prompts
+from clawgauge.compare.pairing import AGREEMENT, Pair, SharedPrompt, find_plan, find_rate_prompts
 from clawgauge.compare.rates import OUTCOMES
 from clawgauge.compare.sides import Side
-from clawgauge.compare.times import MIN_RUNS, Values
+from clawgauge.compare.times import Values, can_test_times
 from clawgauge.errors import ConfigError
 from clawgauge.records import PromptKey
 from clawgauge.stats.paired import SMALLEST_P, above_zero_p, holm
@@ -159,11 +160,11 @@ def require_judgeable(rules: Sequence[Rule], a: Side, b: Side, pairs: Sequence[P
 
 def _find_problem(rule: Rule, a: Side, b: Side, pair: Pair) -> str | None:
     """Why no outcome of this pair could break the rule, and what to do; None where one could."""
-    if rule.significant and rule.metric.is_timing and not _can_test_times(a, b):
+    if rule.significant and rule.metric.is_timing and not can_test_times(a, b):
         return (
-            "the two were not asked in turns, and one run a side cannot tell a model from its "
-            "machine's mood; ask both with run --interleave, make three runs a side, or leave "
-            f"{_SIGNIFICANT} out"
+            "the two were not asked in turns, and fewer than three days a side cannot tell a model "
+            "from its machine's mood; ask both with run --interleave, run both on each of three "
+            f"days or more, or leave {_SIGNIFICANT} out"
         )
     n_families = len(_group_by_family(rule.metric, a, b, pair))
     if not n_families:
@@ -172,19 +173,12 @@ def _find_problem(rule: Rule, a: Side, b: Side, pair: Pair) -> str | None:
             "or leave it out"
         )
     if rule.significant and not _are_enough(n_families):
-        prompts = plural(n_families, "prompt")
+        unit = "session" if rule.metric.name == AGREEMENT else "prompt"
         return (
-            f"if all of {prompts} moved, luck could still be why; ask more prompts, or leave "
-            f"{_SIGNIFICANT} out"
+            f"if all of {plural(n_families, unit)} moved, luck could still be why; ask more "
+            f"{unit}s, or leave {_SIGNIFICANT} out"
         )
     return None
-
-
-def _can_test_times(a: Side, b: Side) -> bool:
-    """Whether a change of times can be told from luck: calls side by side, or runs enough."""
-    if a is b and a.is_interleaved:
-        return True
-    return min(len(a.runs), len(b.runs)) >= MIN_RUNS
 
 
 def _are_enough(n_families: int) -> bool:
@@ -195,10 +189,11 @@ def _are_enough(n_families: int) -> bool:
 def _group_by_family(metric: Metric, a: Side, b: Side, pair: Pair) -> list[list[SharedPrompt]]:
     """The prompts that tell of a metric, those of one family together."""
     rate_prompts = find_rate_prompts(a, b, pair)
+    family_of = rate_prompts.family_of(metric.name)
     plan = find_plan(a, b)
     families: dict[PromptKey, list[SharedPrompt]] = {}
     for shared in rate_prompts.by_rate.get(metric.name, pair.shared):
-        family = rate_prompts.family(plan.key(shared))
+        family = family_of(plan.key(shared))
         families.setdefault(family, []).append(shared)
     return list(families.values())
 
@@ -305,6 +300,8 @@ def _apply(rule: Rule, pair: PairComparison, p_holm: float | None) -> RuleFindin
     if a is not None and b is not None:
         change = rule.measure(a, b)
     outcome, reason = _judge(rule, figure, _find_evidence(pair, rule.metric), change, p_holm)
+    if pair.asked == "decision":
+        reason += f"; over {plural(pair.n_shared, 'prompt')} that both sides were asked"
     is_finite = change is not None and math.isfinite(change)
     return RuleFinding(
         rule=rule.text,
@@ -349,7 +346,9 @@ def _judge(
     is_crossed = change is not None and rule.is_crossed_by(change)
     if problem is None and is_crossed and rule.significant and p_holm is None:
         lacking = "too few prompts have an outcome on both sides to test it on"
-        if evidence is not None and evidence.reason:
+        if isinstance(evidence, PairedRate) and evidence.test == "bets":
+            lacking = "the results of a side decided how many prompts it was asked"
+        elif evidence is not None and evidence.reason:
             lacking = evidence.reason
         problem = f"beyond the limit, but {lacking}"
     if problem is not None:

@@ -14,7 +14,8 @@ from clawgauge.records import PromptKey, RunConfig, Target
 from clawgauge.run_data import read_schedule
 from clawgauge.run_data.schedule import tier_prompts
 
-# What a prompt shares with its variants.
+AGREEMENT = "agreement"
+# What a prompt shares with its variants, or with turns of its session.
 Family: TypeAlias = Callable[[PromptKey], PromptKey]
 
 
@@ -175,11 +176,21 @@ def split_context(
 
 @dataclass(frozen=True, slots=True)
 class RatePrompts:
-    """Which of the shared prompts tell of each rate, and what says which prompts are variants of
-    one."""
+    """Which of the shared prompts tell of each rate, and which of these are alike: variants of one
+    prompt, or turns of one session."""
 
     by_rate: Mapping[str, Sequence[SharedPrompt]]
-    family: Family
+    _family: Family
+    _session: Family
+
+    def family_of(self, rate: str) -> Family:
+        """What says which prompts count as one for this rate."""
+        return self._session if rate == AGREEMENT else self._family
+
+    @staticmethod
+    def unit_of(rate: str) -> str:
+        """What those that count as one are called."""
+        return "session" if rate == AGREEMENT else "independent prompt"
 
 
 def find_rate_prompts(a: Side, b: Side, pair: Pair) -> RatePrompts:
@@ -200,10 +211,10 @@ def find_rate_prompts(a: Side, b: Side, pair: Pair) -> RatePrompts:
         "tool_use_rate": choose(_find_tool_prompts(plan, bare) - schedule.apart),
         "restraint": choose(schedule.restraint),
         "tasks": choose(schedule.tasks),
-        "agreement": choose(schedule.own_work),
+        AGREEMENT: choose(schedule.own_work),
         "in_context": inside,
     }
-    return RatePrompts(by_rate=by_rate, family=schedule.family)
+    return RatePrompts(by_rate=by_rate, _family=schedule.family, _session=schedule.session)
 
 
 def _find_tool_prompts(plan: SharedPlan, prompts: Sequence[SharedPrompt]) -> set[PromptKey]:

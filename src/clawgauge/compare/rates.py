@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from clawgauge.compare.findings import PairedRate
 from clawgauge.compare.pairing import Family, SharedPrompt
@@ -75,10 +75,11 @@ class RateMeasurement:
     """The rates of both sides over the prompts that have a trial on both.
 
     Without `fixed_size` the results themselves decided how many prompts there are: no interval, and
-    no verdict."""
+    a p-value that holds at any stop. `unit` is what may stand alone, where that is too few."""
 
-    def __init__(self, trials: Sequence[Trials], *, fixed_size: bool) -> None:
+    def __init__(self, trials: Sequence[Trials], *, fixed_size: bool, unit: str) -> None:
         self._trials = trials
+        self._unit = unit
         self._fixed_size = fixed_size
         self._moved = _add_up_families(trials)
         n_families = len(self._moved)
@@ -88,7 +89,14 @@ class RateMeasurement:
         self._only_b = sum(trial.change > 0 for trial in trials)
         totals = [family.total for family in self._moved]
         self._difference = math.fsum(totals) / len(trials) if trials else None
-        if self._is_single:
+        self._test: Literal["mcnemar_exact", "sign_flip", "bets"] = "sign_flip"
+        if not fixed_size:
+            self._test = "bets"
+            n_better_in_a = sum(total < 0 for total in totals)
+            n_better_in_b = sum(total > 0 for total in totals)
+            self._p = stats.bets_p(n_better_in_a, n_better_in_b)
+        elif self._is_single:
+            self._test = "mcnemar_exact"
             self._p = stats.mcnemar_exact(self._only_a, self._only_b)
         else:
             self._p = stats.sign_flip_p(totals)
@@ -100,7 +108,7 @@ class RateMeasurement:
     def at(self, alpha: float) -> PairedRate:
         interval = None
         smallest_change = None
-        reason: str | None = "the results of a side decided how many prompts it was asked"
+        reason: str | None = None
         if self._fixed_size:
             interval = self._interval(alpha)
             smallest_change = stats.smallest_rate_change(self._moved, alpha=alpha)
@@ -124,7 +132,7 @@ class RateMeasurement:
             rate_b=rate_b,
             only_a=self._only_a,
             only_b=self._only_b,
-            test="mcnemar_exact" if self._is_single else "sign_flip",
+            test=self._test,
         )
 
     def _interval(self, alpha: float) -> tuple[float, float] | None:
@@ -134,20 +142,27 @@ class RateMeasurement:
         return stats.agree(interval, self._p, self._difference or 0.0, alpha=alpha)
 
     def _too_few(self) -> str:
-        prompts = plural(len(self._moved), "independent prompt is", "independent prompts are")
-        return f"{prompts} too few to tell any change from luck"
+        families = plural(len(self._moved), f"{self._unit} is", f"{self._unit}s are")
+        return f"{families} too few to tell any change from luck"
 
 
 def measure_rate(
-    prompts: Sequence[SharedPrompt], outcome: Outcome, family: Family, *, fixed_size: bool = True
+    prompts: Sequence[SharedPrompt],
+    outcome: Outcome,
+    family: Family,
+    *,
+    fixed_size: bool = True,
+    unit: str = "independent prompt",
 ) -> RateMeasurement:
+    """The rate of an `outcome`. Prompts of one `family` are one difference, and `unit` is what
+    these are called."""
     trials = []
     for prompt in prompts:
         a = outcome(prompt.a)
         b = outcome(prompt.b)
         if a.trials and b.trials:
             trials.append(Trials(family=family(prompt.key_a), a=a, b=b))
-    return RateMeasurement(trials, fixed_size=fixed_size)
+    return RateMeasurement(trials, fixed_size=fixed_size, unit=unit)
 
 
 def _add_up_families(trials: Sequence[Trials]) -> list[stats.Moved]:

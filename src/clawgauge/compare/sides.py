@@ -60,6 +60,12 @@ class Side:
         return all(run.is_interleaved for run in self.runs)
 
     @property
+    def is_decision(self) -> bool:
+        """Whether answers decided what was asked, in any of the runs."""
+        configs = [tallied.run.config for tallied in self.runs]
+        return any(config is not None and config.decision is not None for config in configs)
+
+    @property
     def targets(self) -> list[Target]:
         """The planned targets, in their order, then others that have records."""
         planned = self.config.targets if self.config else []

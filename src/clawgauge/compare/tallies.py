@@ -198,8 +198,7 @@ def _complete_tallies(
     config: RunConfig | None, events: Sequence[Event], recorded: Tallies
 ) -> Tallies:
     """The tallies with every planned prompt, in the order of the plan, each with how many cells it
-    was to have. Where the answers decided what was asked, nothing was planned: only what was asked
-    can be compared."""
+    was to have. Where answers decided what was asked, nothing was planned but what was asked."""
     if config is None:
         return recorded
     if config.decision is not None:

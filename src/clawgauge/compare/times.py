@@ -1,8 +1,8 @@
 """How far times and token counts moved, prompt by prompt, and how likely luck alone moves them.
 
-A machine has moods that last for minutes. Calls made side by side (`run --interleave`) share them,
-so the ratios of their times can be told from luck; with three runs a side the moods can be
-measured. With less, nobody can tell a model from a mood."""
+A machine has moods that last for minutes, and good and bad days. Calls made side by side
+(`run --interleave`) share them, so the ratios of their times can be told from luck; runs of three
+days a side or more tell how much days differ. With less, nobody can tell a model from a mood."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from clawgauge.compare.correction import Measurement
 from clawgauge.compare.findings import PairedShift
 from clawgauge.compare.pairing import Pair, SharedPrompt
 from clawgauge.compare.sides import Side
 from clawgauge.compare.tallies import CallTimes, PromptTally
 from clawgauge.stats import paired as stats
+from clawgauge.stats.days import DaysPlan, DaysTest, RunLevel, compare_days, plan_days
 from clawgauge.stats.proportions import Interval
 from clawgauge.stats.quantiles import percentile
 from clawgauge.words import plural
 
-MIN_RUNS = 3
 _HINT = (
-    "ask both in one run (run --interleave), or make three runs a side and compare A1,A2,A3 "
-    "B1,B2,B3 (run folders)"
+    "ask both in one run (run --interleave), or run both on each of three days or more and compare "
+    "A1,A2,A3 B1,B2,B3 (run folders)"
 )
 # A figure of A's and of B's, prompt by prompt.
 Values: TypeAlias = Sequence[tuple[float, float]]
@@ -108,18 +110,29 @@ class SideBySideTest:
 
 
 @dataclass(frozen=True, slots=True)
-class BetweenRunsTest:
-    """A shift of times told from luck by how much the runs of a side differ.
+class DaysMeasurement:
+    """A shift of times told from luck by how much the days of a side differ, or the differences of
+    the days that both ran on.
 
-    A level is how slow a run was, in logarithms."""
+    A level is how slow a run was, in logarithms. The days can tell: `plan` says how."""
 
     values: Values
-    levels_a: Sequence[float]
-    levels_b: Sequence[float]
+    levels_a: Sequence[RunLevel]
+    levels_b: Sequence[RunLevel]
+    plan: DaysPlan
 
     def at(self, alpha: float) -> PairedShift:
-        log_shift = stats.compare_run_means(self.levels_a, self.levels_b, alpha=alpha)
-        return _as_ratio(self.values, log_shift, "between_runs", alpha)
+        log_shift = compare_days(self.levels_a, self.levels_b, alpha=alpha)
+        test: Literal["by_day", "means_of_days"] = "means_of_days"
+        if self.plan.test is DaysTest.BY_DAY:
+            test = "by_day"
+        shift = _as_ratio(self.values, log_shift, test, alpha)
+        return msgspec.structs.replace(
+            shift,
+            n_days_a=self.plan.n_days_a,
+            n_days_b=self.plan.n_days_b,
+            n_shared_days=self.plan.n_shared_days,
+        )
 
 
 def measure_tokens(prompts: Sequence[SharedPrompt]) -> Measurement[PairedShift]:
@@ -130,14 +143,39 @@ def measure_times(a: Side, b: Side, pair: Pair, timing: Timing) -> Measurement[P
     if a is b and a.is_interleaved:
         return _measure_side_by_side(pair, timing)
     values = _medians(pair.shared, timing.of_prompt)
-    n_runs = min(len(a.runs), len(b.runs))
-    if n_runs < MIN_RUNS:
-        return Untested(values, _too_few_runs(n_runs, is_one_side=a is b))
+    plan = _plan_days(a, b)
+    if not plan.can_tell:
+        return Untested(values, _too_few_days(plan, is_one_side=a is b))
     levels = _run_levels(a, b, pair, timing)
     if not levels:
         return Untested(values, "no prompt was timed in every run")
     n_runs_a = len(a.runs)
-    return BetweenRunsTest(values, levels_a=levels[:n_runs_a], levels_b=levels[n_runs_a:])
+    return DaysMeasurement(
+        values,
+        levels_a=_join_starts(a, levels[:n_runs_a]),
+        levels_b=_join_starts(b, levels[n_runs_a:]),
+        plan=plan,
+    )
+
+
+def can_test_times(a: Side, b: Side) -> bool:
+    """Whether a change of times can be told from luck: calls side by side, or days enough."""
+    if a is b and a.is_interleaved:
+        return True
+    return _plan_days(a, b).can_tell
+
+
+def _plan_days(a: Side, b: Side) -> DaysPlan:
+    return plan_days(_starts_s(a), _starts_s(b))
+
+
+def _starts_s(side: Side) -> list[float]:
+    return [tallied.run.started_at_ms / 1000 for tallied in side.runs]
+
+
+def _join_starts(side: Side, levels: Sequence[float]) -> list[RunLevel]:
+    starts = _starts_s(side)
+    return [RunLevel(start, level) for start, level in zip(starts, levels, strict=True)]
 
 
 def _measure_side_by_side(pair: Pair, timing: Timing) -> Measurement[PairedShift]:
@@ -164,13 +202,19 @@ def _medians(
     return medians
 
 
-def _too_few_runs(n_runs: int, *, is_one_side: bool) -> str:
-    if not is_one_side:
-        runs = "one run a side" if n_runs == 1 else f"{n_runs} runs a side"
+def _too_few_days(plan: DaysPlan, *, is_one_side: bool) -> str:
+    n_a = plan.n_days_a
+    n_b = plan.n_days_b
+    if plan.test is DaysTest.ONE_DAY_A_SIDE:
+        days = "one day a side"
+    elif n_a == n_b:
+        days = f"{plural(n_a, 'day')} a side"
     else:
-        in_runs = "" if n_runs == 1 else f" in only {n_runs} runs"
-        runs = f"the targets were asked one after the other{in_runs}, which"
-    return f"{runs} cannot tell a model from its machine's mood: {_HINT}"
+        days = f"{plural(n_a, 'day')} in A and {n_b} in B"
+    if is_one_side:
+        on_days = "one day" if n_a == 1 else f"only {n_a} days"
+        days = f"the targets were asked one after the other on {on_days}, which"
+    return f"{days} cannot tell a model from its machine's mood: {_HINT}"
 
 
 def _side_by_side_times(shared: SharedPrompt, timing: Timing) -> tuple[float, float] | None:
@@ -234,7 +278,7 @@ class _Estimates(NamedTuple):
 def _as_ratio(
     values: Values,
     log_shift: stats.Shift,
-    test: Literal["side_by_side", "between_runs"],
+    test: Literal["side_by_side", "by_day", "means_of_days"],
     alpha: float,
 ) -> PairedShift:
     """What was measured in logarithms as a ratio, and in milliseconds of a call as long as A's
@@ -265,7 +309,7 @@ def _make_shift(
     values: Values,
     *,
     p: float,
-    test: Literal["sign", "side_by_side", "between_runs"] | None,
+    test: Literal["sign", "side_by_side", "by_day", "means_of_days"] | None,
     estimates: _Estimates,
     reason: str | None = None,
 ) -> PairedShift:

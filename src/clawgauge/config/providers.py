@@ -57,6 +57,28 @@ def provider_settings(
     return settings
 
 
+def leave_out_second_names(settings: Mapping[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+    """The providers without the bare chat server where another one has its address.
+
+    One server is one provider: a model on llama.cpp's usual port is not to be had twice.
+    """
+    addresses = set()
+    for provider in settings.values():
+        if provider.name != OPENAI_CHAT.name and provider.type == OPENAI_CHAT.name:
+            addresses.add(_comparable_address(provider))
+    chosen = dict(settings)
+    bare = chosen.get(OPENAI_CHAT.name)
+    if bare is not None and bare.unusable is None and _comparable_address(bare) in addresses:
+        del chosen[OPENAI_CHAT.name]
+    return chosen
+
+
+def _comparable_address(provider: ProviderSettings) -> str:
+    """The address of a provider, the same for every way to write this machine's name."""
+    address = provider.base_url or find_type(provider.type).default_address
+    return address.rstrip("/").replace("://localhost", "://127.0.0.1", 1)
+
+
 def _known_types(configuration: Configuration, named: Collection[str] | None) -> list[str]:
     """The built-in provider types, and those of plug-ins where one of these may be meant."""
     if named is not None:

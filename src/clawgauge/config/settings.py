@@ -1,8 +1,7 @@
 """Flags, environment and clawgauge.toml made into one `Settings`, each option checked.
 
 The long options of `run` and `[run]` of the file are the same words. A file that nobody has named
-counts in full only where the user has vouched for it, by place and content: a link to it, a copy
-and a changed one are not trusted.
+counts in full only where the user has vouched for it (`trusted_files`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import math
 import os
 import re
-import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,15 +18,15 @@ from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
-from clawgauge.errors import ConfigError, DiskFailure
+from clawgauge.config.trusted_files import find_standing, read_trusted
+from clawgauge.errors import ConfigError
 from clawgauge.records import HARMLESS, Harmless, Job, Option, RunOptions
-from clawgauge.small_file import UnfitFile, read_small_file, read_toml, replacing
+from clawgauge.small_file import read_toml
 
 DEFAULT_NAME = "clawgauge.toml"
 DEFAULT_RUNS_DIR = "runs"
-_TRUSTED_NAME = "trusted.json"
-_MAX_TRUSTED_BYTES = 4 << 20
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 # Names under which people put a key itself into the file.
 _KEY_FIELDS = ("api_key", "key", "token", "secret", "password")
@@ -232,9 +230,10 @@ class Configuration(msgspec.Struct, frozen=True):
         )
 
     def why_withheld(self) -> str:
+        """Which file is meant, and the way out: the rest of a sentence that starts with the table."""
         return (
-            f"{DEFAULT_NAME} here is {self.standing}: "
-            "read it, then run `clawgauge trust`, or name it with --config"
+            f"{DEFAULT_NAME} here does not count ({self.standing}; it may say what somebody else "
+            "wants): read it, then run `clawgauge trust`, or name it with --config"
         )
 
 
@@ -246,12 +245,11 @@ def read_configuration(path: Path | None, environ: Mapping[str, str]) -> Configu
     here = Path(DEFAULT_NAME)
     if not os.path.lexists(here):
         return Configuration()
-    configuration, sha256 = read_file(here, "trusted")
-    trusted_sha256 = read_trusted(environ).get(place_of(here))
-    if trusted_sha256 == sha256:
-        return configuration
-    standing = "changed since it was trusted" if trusted_sha256 else "not trusted"
-    return _withhold(configuration, standing)
+    configuration, sha256 = read_file(here)
+    standing = find_standing(here, sha256, read_trusted(environ))
+    if standing.counts_in_full:
+        return replace(configuration, standing=standing.value)
+    return _withhold(configuration, standing.value)
 
 
 def _withhold(configuration: Configuration, standing: str) -> Configuration:
@@ -319,77 +317,3 @@ def _refuse_keys(path: Path, tables: Mapping[str, Any]) -> None:
             unchecked += [(name, inner) for inner in value.values()]
         elif isinstance(value, list):
             unchecked += [(name, inner) for inner in value]
-
-
-def state_folder(environ: Mapping[str, str]) -> Path | None:
-    """`$XDG_STATE_HOME/clawgauge`, else in `~/.local/state`; None where the user has neither."""
-    state = Path(environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
-        state = home / ".local" / "state"
-    return state / "clawgauge" if state.is_absolute() else None
-
-
-class _TrustedFiles(msgspec.Struct, forbid_unknown_fields=True):
-    """The SHA-256 of each trusted file, by its absolute path."""
-
-    files: dict[str, str] = {}
-
-
-def read_trusted(environ: Mapping[str, str]) -> dict[str, str]:
-    """Every trusted place with its hash. A list that others could have written is refused."""
-    folder = state_folder(environ)
-    if folder is None:
-        return {}
-    path = folder / _TRUSTED_NAME
-    if not path.exists():
-        return {}
-    try:
-        _refuse_foreign_writers(path, folder)
-        raw = read_small_file(path, _MAX_TRUSTED_BYTES, "it is over 4 MiB")
-        return msgspec.json.decode(raw, type=_TrustedFiles).files
-    except (UnfitFile, OSError, ValueError) as fault:
-        why = f"the list of trusted files {path} cannot be used ({fault})"
-        raise ConfigError(f"{why}: remove it and trust your files again") from None
-
-
-def _refuse_foreign_writers(*paths: Path) -> None:
-    """Raise `ValueError` where anybody but the user and root can write to one of these paths."""
-    if not hasattr(os, "geteuid"):
-        return
-    for path in paths:
-        status = path.stat()
-        is_own = status.st_uid in (os.geteuid(), 0)
-        if not is_own or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ValueError(f"others can write to {path}")
-
-
-def write_trusted(environ: Mapping[str, str], entries: dict[str, str]) -> None:
-    """Replace the list of trusted files."""
-    folder = state_folder(environ)
-    if folder is None:
-        raise ConfigError(
-            "there is no folder to keep trusted files in: set HOME, or XDG_STATE_HOME"
-        )
-    path = folder / _TRUSTED_NAME
-    content = msgspec.json.format(msgspec.json.encode(_TrustedFiles(entries)), indent=2)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(path, 0o600) as file:
-            file.write(content)
-    except OSError as fault:
-        raise DiskFailure(
-            f"cannot keep the list of trusted files {path}: {fault.strerror}"
-        ) from fault
-
-
-def place_of(file: Path) -> str:
-    """Where a file is: its folder's real path, but its own name as it stands.
-
-    So a link is a place of its own.
-    """
-    try:
-        return os.fspath(file.parent.resolve() / file.name)
-    except (OSError, ValueError, RuntimeError) as fault:
-        reason = getattr(fault, "strerror", None) or fault
-        raise ConfigError(f"cannot tell where {file} is: {reason}") from fault

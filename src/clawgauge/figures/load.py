@@ -28,12 +28,12 @@ def _amount(
 
 
 def _percentiles(
-    name: str, read: Callable[[StepSummary], Percentiles]
+    name: str, label: str, read: Callable[[StepSummary], Percentiles]
 ) -> list[Figure[StepSummary]]:
     figures = []
     names: tuple[PercentileName, ...] = ("p50", "p95", "p99")
     for percentile in names:
-        title = f"{name} {percentile}"
+        title = f"{label} {percentile}"
         figure = Figure(
             name=f"{name}_{percentile}_ms",
             unit="ms",
@@ -53,14 +53,16 @@ def _read_percentile(
 
 _TABLE: list[Figure[StepSummary]] = [
     _amount("n", "count", None, Titles("n", "Calls"), lambda step: step.n),
+    _amount("visits", "count", None, Titles("visits", "Visits"),
+            lambda step: len(step.trusted_visits) if step.concurrency else None),
     _amount("requests_per_s", "per_s", "higher", Titles("requests/s", "Requests/s"),
             lambda step: step.requests_per_s),
     _amount("output_tokens_per_s", "tps", "higher", Titles("tokens/s", "Tokens/s"),
             lambda step: step.output_tokens_per_s),
-    *_percentiles("ttft", lambda step: step.ttft_ms),
-    *_percentiles("tpot", lambda step: step.tpot_ms),
-    *_percentiles("itl", lambda step: step.itl_ms),
-    *_percentiles("e2e", lambda step: step.e2e_ms),
+    *_percentiles("ttft", "first token", lambda step: step.ttft_ms),
+    *_percentiles("tpot", "tpot", lambda step: step.tpot_ms),
+    *_percentiles("itl", "itl", lambda step: step.itl_ms),
+    *_percentiles("e2e", "e2e", lambda step: step.e2e_ms),
     _amount("queue_ms", "ms", "lower", Titles("queue", "Queue"),
             lambda step: step.server_ms.get("queue")),
     _amount("prefill_ms", "ms", "lower", Titles("prefill", "Prefill"),

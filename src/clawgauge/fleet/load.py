@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from clawgauge.capacity.clients import RecordWriter
 from clawgauge.capacity.generator import Due, Lateness, LoadCommand, LoadListener, Place
 from clawgauge.capacity.measure import search_targets
-from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope
+from clawgauge.capacity.scope import CapacityObserver, FinishedSteps, SearchScope, word_end
 from clawgauge.capacity.search import TargetSearch
 from clawgauge.fleet import limits
 from clawgauge.fleet.connection import NodeConnection, ProbedNode
@@ -71,6 +71,9 @@ async def _load_from(shares: Sequence[LoadShare], search: TargetSearch) -> None:
             driving = [group.create_task(share.drive()) for share in shares]
             try:
                 await asyncio.wait([searching, *driving], return_when=asyncio.FIRST_COMPLETED)
+                if not searching.done():
+                    reason = "the load has ended with its node"
+                    search.scope.observer.notice(word_end(reason, search.n_measured))
             finally:
                 searching.cancel()
             for share, drive in zip(shares, driving, strict=True):
@@ -158,7 +161,7 @@ def _take_share(due: Sequence[Due], place: int, n_shares: int) -> list[Due]:
 class LoadShare(NodeDriver):
     """Drives one node's share of a load."""
 
-    lost_consequence = "the load ends there, and what was measured stands"
+    lost_consequence = "the load ends there"
 
     def __init__(
         self,

@@ -29,7 +29,8 @@ from clawgauge.capacity.clients import THIS_PROGRAM, LocalLoadGenerator
 from clawgauge.capacity.generator import LoadCommand, LoadEnded
 from clawgauge.checks import needs_shell
 from clawgauge.config.providers import find_secrets, provider_settings
-from clawgauge.config.settings import Settings, check_options, read_configuration, state_folder
+from clawgauge.config.settings import Settings, check_options, read_configuration
+from clawgauge.config.trusted_files import state_folder
 from clawgauge.errors import ClawgaugeError, ConfigError, SuiteError
 from clawgauge.fleet import limits
 from clawgauge.fleet.relay import Handover, RelayFolder

@@ -4,20 +4,24 @@ records."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+
+import msgspec
 
 from clawgauge.compare.comparability import prompt_fingerprint
 from clawgauge.errors import RunFolderError
 from clawgauge.history.findings import UnreadableRun
 from clawgauge.journal import is_run_folder, list_runs
-from clawgauge.records import PromptKey, RunSummary, Target
-from clawgauge.run_data import RowsRead, Run
+from clawgauge.records import GroupSummary, PromptKey, RunSummary, Target
+from clawgauge.run_data import RowsRead, Run, read_schedule
 from clawgauge.summary import Strata, summarize
 from clawgauge.summary.groups import Group
+from clawgauge.summary.rates import cluster
 from clawgauge.summary.stored import read_summary
+from clawgauge.summary.summarize import summarize_group
 
 
 class RunEntry:
@@ -37,6 +41,11 @@ class RunEntry:
     @property
     def run_id(self) -> str:
         return self.summary.run_id
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether the answers decided what was asked."""
+        return self.config is not None and self.config.decision is not None
 
     @property
     def is_load(self) -> bool:
@@ -62,6 +71,38 @@ class RunEntry:
                 if suite in (None, key[0]):
                     medians[key] = median(times_ms)
         return medians
+
+    def prompt_rates(self, target: Target, suite: str | None) -> dict[PromptKey, float]:
+        """What share of its verdicts each prompt passed; with `suite`, of its prompts alone."""
+        outcomes = []
+        group = self._groups.get(target)
+        if group is not None:
+            for ending in group.endings:
+                if ending.judged and suite in (None, ending.suite):
+                    outcomes.append((ending.prompt, ending.passed, ending.n))
+        return {key: prompt.passes / prompt.trials for key, prompt in cluster(outcomes).items()}
+
+    def asked_prompts(self, target: Target, suite: str | None) -> set[PromptKey]:
+        """The prompts that were asked; with `suite`, of its prompts alone."""
+        group = self._groups.get(target)
+        if group is None:
+            return set()
+        asked = set()
+        for ending in group.endings:
+            if ending.was_asked and suite in (None, ending.suite):
+                asked.add(ending.prompt)
+        return asked
+
+    def summarize_only(self, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
+        """The figures of a target over some of the prompts it was asked."""
+        strata = Strata(only=(target, prompts))
+        self._run.feed(strata)
+        group = strata.groups([target])[target]
+        config = self.config
+        if config is not None:
+            kept = [prompt for prompt in config.prompts if prompt.key in prompts]
+            config = msgspec.structs.replace(config, prompts=kept)
+        return summarize_group(group, read_schedule(config), self._run.events, {})
 
     def _read_summary(self) -> RunSummary:
         """summary.json, where this version made it of these records; else it is made anew."""

@@ -71,7 +71,12 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
     """One target over all runs that asked it the same prompts in the same way (its `form`), oldest
-    first."""
+    first.
+
+    Where answers decided what was asked, the figures are over the `n_compared` prompts that every
+    run has asked but for those broken off early; null where all runs asked one list. `pace_spread`
+    is how much times differ from run to run (a standard deviation of logarithms), where that is so
+    much that a change of pace cannot be told from it."""
 
     target: str
     suites: list[str]
@@ -81,6 +86,8 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     latest: Point
     best: Point
     drift: list[str]
+    n_compared: int | None = None
+    pace_spread: float | None = None
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):

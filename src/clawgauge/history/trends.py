@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from clawgauge.figures import passed, passed_of_asked, timed
 from clawgauge.history.coverage import IsWanted
-from clawgauge.history.drift import find_pace_drift, find_rate_drift
+from clawgauge.history.drift import Pace, find_pace, find_rate_drift, word_pace_change
 from clawgauge.history.entries import RunEntry
 from clawgauge.history.findings import Point, Trend
-from clawgauge.records import GroupSummary, Target
+from clawgauge.records import GroupSummary, PromptKey, Target
 from clawgauge.records.summary import SuiteBreakdown
 from clawgauge.verdict.jobs import best_first
 
 _FORM_CHARS = 8
 # What was long ago is not looked at for drift.
 _MAX_RUNS = 100
+# A run that asked less than this share of what is usual was broken off.
+_WHOLE_SHARE = 0.5
 Part: TypeAlias = GroupSummary | SuiteBreakdown
 
 
@@ -75,15 +78,23 @@ def count_part(part: Part) -> Counts:
     )
 
 
+class TrendRun(NamedTuple):
+    """One run of a trend: the model, and the part of it that figures are of."""
+
+    entry: RunEntry
+    group: GroupSummary
+    part: Part
+
+
 def find_trends(entries: Sequence[RunEntry], is_wanted: IsWanted, suite: str | None) -> list[Trend]:
     """Every target's runs lined up, oldest first; with `suite` the figures of that suite alone.
     `entries` are the newest first."""
-    rows: dict[tuple[Target, Form], list[tuple[Point, RunEntry]]] = {}
+    rows: dict[tuple[Target, Form], list[TrendRun]] = {}
     for entry in reversed(entries):
         for group, part in find_parts(entry, is_wanted, suite):
             form = _find_form(entry, group, suite)
             row = rows.setdefault((group.target, form), [])
-            row.append((_make_point(entry, group, part), entry))
+            row.append(TrendRun(entry=entry, group=group, part=part))
     trends = []
     for (target, form), row in rows.items():
         trends.append(_make_trend(target, form, row, suite))
@@ -139,17 +150,22 @@ def _make_point(entry: RunEntry, group: GroupSummary, part: Part) -> Point:
     )
 
 
-def _make_trend(
-    target: Target, form: Form, row: Sequence[tuple[Point, RunEntry]], suite: str | None
-) -> Trend:
-    points = [point for point, _ in row]
+def _make_trend(target: Target, form: Form, row: Sequence[TrendRun], suite: str | None) -> Trend:
+    compared = _find_compared(target, row, suite)
+    if compared is not None:
+        row = [_narrow(target, run, compared) for run in row]
+    points = [_make_point(run.entry, run.group, run.part) for run in row]
+    recent = list(zip(points, row, strict=True))[-_MAX_RUNS:]
     drift = []
-    rate_drift = find_rate_drift(points[-_MAX_RUNS:])
-    if rate_drift is not None:
-        drift.append(rate_drift)
-    pace_drift = find_pace_drift(target, row[-_MAX_RUNS:], suite)
-    if pace_drift is not None:
-        drift.append(pace_drift)
+    pace = Pace()
+    if len(recent) > 1:
+        rate_drift = _find_rate_drift(target, recent, suite, compared)
+        if rate_drift is not None:
+            drift.append(rate_drift)
+        timed_points, times_by_run = _collect_times(target, recent, suite, compared)
+        pace = find_pace(times_by_run)
+        if pace.change is not None:
+            drift.append(word_pace_change(pace.change, timed_points))
     return Trend(
         target=target.label,
         suites=list(form.suites),
@@ -160,7 +176,75 @@ def _make_trend(
         # Of equals, the newest.
         best=max(reversed(points), key=_shown_for_sure),
         drift=drift,
+        n_compared=None if compared is None else len(compared),
+        pace_spread=pace.spread,
     )
+
+
+def _find_compared(
+    target: Target, row: Sequence[TrendRun], suite: str | None
+) -> set[PromptKey] | None:
+    """The prompts that all runs of a row have asked, where answers decided what was asked; None
+    where all runs asked one list, or there is but one.
+
+    A run that was broken off early does not take the others' prompts away."""
+    if len(row) < 2 or not any(run.entry.is_decision for run in row):
+        return None
+    asked_by_run = [run.entry.asked_prompts(target, suite) for run in row]
+    usual_size = median(len(asked) for asked in asked_by_run)
+    whole_runs = []
+    for asked in asked_by_run:
+        if len(asked) >= _WHOLE_SHARE * usual_size:
+            whole_runs.append(asked)
+    return set.intersection(*whole_runs)
+
+
+def _narrow(target: Target, run: TrendRun, prompts: Collection[PromptKey]) -> TrendRun:
+    """The same run with its figures over these prompts; what it is fit for stays its own."""
+    return run._replace(part=run.entry.summarize_only(target, prompts))
+
+
+def _find_rate_drift(
+    target: Target,
+    recent: Sequence[tuple[Point, TrendRun]],
+    suite: str | None,
+    compared: Collection[PromptKey] | None,
+) -> str | None:
+    points = []
+    rates_by_run = []
+    for point, run in recent:
+        rates = _keep(run.entry.prompt_rates(target, suite), compared)
+        # One that was broken off early has other prompts.
+        if compared is None or len(rates) >= _WHOLE_SHARE * len(compared):
+            points.append(point)
+            rates_by_run.append(rates)
+    return find_rate_drift(points, rates_by_run)
+
+
+def _collect_times(
+    target: Target,
+    recent: Sequence[tuple[Point, TrendRun]],
+    suite: str | None,
+    compared: Collection[PromptKey] | None,
+) -> tuple[list[Point], list[dict[PromptKey, float]]]:
+    """The runs that have a time, and how long each prompt took in them."""
+    points = []
+    times_by_run = []
+    for point, run in recent:
+        medians_ms = _keep(run.entry.prompt_medians_ms(target, suite), compared)
+        if medians_ms:
+            points.append(point)
+            times_by_run.append(medians_ms)
+    return points, times_by_run
+
+
+def _keep(
+    values: dict[PromptKey, float], prompts: Collection[PromptKey] | None
+) -> dict[PromptKey, float]:
+    """The values of these prompts; all of them without any."""
+    if prompts is None:
+        return values
+    return {key: value for key, value in values.items() if key in prompts}
 
 
 def _shown_for_sure(point: Point) -> float:

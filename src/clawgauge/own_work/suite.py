@@ -48,6 +48,8 @@ def make_suite(
     contexts: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []
     shared: list[Message] = []
+    # Sessions are numbered: what OpenClaw calls them may tell of the user.
+    sessions: dict[str, str] = {}
     for turn in turns:
         calls = [Call(call.name, mask_strings(call.arguments, mask)) for call in turn.calls]
         if not shared or turn.messages[: len(shared)] != shared:
@@ -59,6 +61,7 @@ def make_suite(
             "id": f"m{len(prompts) + 1}",
             "name": _title_of(turn),
             "category": turn.tools or "no call",
+            "session": sessions.setdefault(turn.session_id, f"s{len(sessions) + 1}"),
             "context": f"c{len(contexts)}",
             "messages": own_messages or None,
             "validator": validator,

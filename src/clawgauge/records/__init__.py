@@ -43,6 +43,7 @@ from clawgauge.records.run import (
 )
 from clawgauge.records.run import Target, fill_contexts, share_contexts
 from clawgauge.records.summary import (
+    AgreementRate,
     CallBalance,
     ClockTrust,
     CostSummary,
@@ -52,7 +53,14 @@ from clawgauge.records.summary import (
     GroupSummary,
     JobVerdict,
 )
-from clawgauge.records.summary import CapacitySummary, Knee, StepSummary, TtftFit, WithinSlo
+from clawgauge.records.summary import (
+    CapacitySummary,
+    Knee,
+    StepSummary,
+    TtftFit,
+    VisitSummary,
+    WithinSlo,
+)
 from clawgauge.records.summary import (
     InContext,
     LatencyStats,

@@ -125,6 +125,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     It was due at `due_us` since its stretch began, and sent `queued_us` later. `gaps_us` are the
     times between the pieces of its answer, `first_share` the share of it that came with the first.
+    `visit` says which visit of its number of clients it was made in, counted from 1; null where
+    there were none.
     """
 
     client: int
@@ -132,6 +134,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queued_us: int
     gaps_us: list[int] = []
     first_share: float | None = None
+    visit: int | None = None
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):

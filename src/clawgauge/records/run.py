@@ -81,7 +81,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before `prompt`, which is empty where they end with a tool's result. `context` names what the
     prompt has in common with others: on disk that is kept once, in memory every prompt is whole.
     `pair` is on the second prompt of a pair, the id of the first: one of the two wants a call that
-    the other must not make, and only who gets both right tells them apart.
+    the other must not make, and only who gets both right tells them apart. `session` names the
+    session of the user's history that a turn was taken from: turns of one session are alike.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str | None = None
     in_context: bool = False
     pair: str | None = None
+    session: str | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -374,7 +376,8 @@ class Slo(msgspec.Struct, frozen=True):
 class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The load that a capacity run makes.
 
-    Clients that ask one call after the other, or with `rates` arrivals at random times.
+    Clients that ask one call after the other, or with `rates` arrivals at random times. The order
+    in which numbers of clients are visited again is drawn by `order_seed`.
     """
 
     contexts: list[Annotated[int, msgspec.Meta(ge=100, le=4_000_000)]]
@@ -387,6 +390,7 @@ class CapacityOptions(msgspec.Struct, frozen=True, kw_only=True):
     shape: Literal["plain", "agent"]
     swap: bool
     max_time_s: float
+    order_seed: int = 0
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from clawgauge.records.run import IN_CONTEXT, Resources, Slo, Target
@@ -43,6 +45,21 @@ class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     ci95: tuple[float, float] | None = None
     n_eff: float | None = None
+
+
+class AgreementRate(RateWithInterval, frozen=True, kw_only=True):
+    """Agreement with the reference model. Turns of one session are alike, so its sessions are what counts: `n_sessions`
+    of them, which are worth `n_sessions_eff` of equal length, and `ci90`, whose lower end is held against what a job
+    needs. With too few sessions both intervals are null. All three are null where the run was made by an earlier rule.
+    """
+
+    n_sessions: int | None = None
+    n_sessions_eff: float | None = None
+    ci90: tuple[float, float] | None = None
+
+    @property
+    def has_too_few_sessions(self) -> bool:
+        return self.n_sessions is not None and self.ci90 is None
 
 
 class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,6 +272,24 @@ class FamilyTally(msgspec.Struct, frozen=True, kw_only=True):
     pair: bool = False
 
 
+class FamilyMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What models are compared by: by figure the mean of each prompt family, in the order of `families`, null where it
+    has none. Rates are `tools`, `restraint`, `tasks`, `agreement`, `answers`, `passes` and `job/NAME` (a job's own
+    prompts); `first_token` and `latency` are scores, which fall from 1 towards 0 as a time grows."""
+
+    families: list[str]
+    figures: dict[str, list[Annotated[float, msgspec.Meta(ge=0, le=1)] | None]]
+
+    def of(self, figure: str) -> dict[str, float]:
+        """The means of the families that have this figure."""
+        means = {}
+        # Anyone may write a summary: in that of a stranger a list may be too short.
+        for family, mean in zip(self.families, self.figures.get(figure, []), strict=False):
+            if mean is not None:
+                means[family] = mean
+        return means
+
+
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
     prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
@@ -264,7 +299,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     `evidence` is what needs rest on: by `calls`, `arguments`, `restraint`, `tasks` and `job/NAME` (its own prompts),
     how many prompt families passed how many of the texts that were answered; null where the run was made by an earlier
     rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking, and
-    `asking_ended` why it did: `decided`, `all_asked`, `budget_spent` or `given_up`; null where it may go on."""
+    `asking_ended` why it did: `decided`, `all_asked`, `budget_spent` or `given_up`; null where it may go on.
+    `by_family` is what a model is compared with others by; null where the run was made by an earlier rule."""
 
     provider: str
     model: str
@@ -320,7 +356,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     server_ms: dict[str, Percentiles] = {}
     in_context: list[InContext] = []
-    agreement: RateWithInterval | None = None
+    agreement: AgreementRate | None = None
     n_asked_judged: int | None = None
     n_attempted: int | None = None
     n_not_asked: int = 0
@@ -329,6 +365,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, list[FamilyTally]] | None = None
     decided: dict[str, str] = {}
     asking_ended: str | None = None
+    by_family: FamilyMeans | None = None
 
     @property
     def attempted(self) -> int:
@@ -352,7 +389,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
     figures shares one. `state` tells more: `decided_fit`, `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or
     `not_asked`, with the `chance` of being fit where it is not decided. Both are null in a summary of an earlier rule.
-    `never_shown` where the model never saw what the job is about, so that no other run would tell."""
+    `never_shown` where the model never saw what the job is about, so that no other run would tell. `by_interval` where
+    the job rests on intervals alone, as your own work does: then there is no chance while it is open. `behind_p`: fit,
+    but another one is ahead by more than luck, with the p-value of that, corrected for all pairs of fit models; null in
+    a summary of an earlier rule."""
 
     target: str
     fit: str
@@ -363,6 +403,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     chance: float | None = None
     never_shown: bool = False
+    by_interval: bool = False
+    behind_p: float | None = None
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -377,11 +419,26 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     suites: list[str] = []
 
 
+class VisitSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One visit of a load, counted from 1. `untrusted` says how this program was late: the visit has no part in the
+    figures of its step then, unless all are such."""
+
+    visit: int
+    step: str
+    n: int
+    requests_per_s: float
+    ttft_p50_ms: float | None = None
+    attained: float | None = None
+    n_failed: int = 0
+    untrusted: str | None = None
+
+
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A steady load, so many clients at once or arrivals a second, and what came of it. What failed is slower than any
     answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is the longest. `attained` is the share
     within all SLOs. `untrusted` says how this program was late, `growing` that more arrived than was answered. Token
-    counts are means, and so is `server_ms`: where the time went, as a server tells."""
+    counts are means, and so is `server_ms`: where the time went, as a server tells. Where a load has several `visits`,
+    `requests_per_s` is their geometric mean, with Student's interval over them; all else is of their calls together."""
 
     step: str
     concurrency: int | None
@@ -406,10 +463,15 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: float | None
     cached_tokens: float | None
     server_ms: dict[str, float] = {}
+    visits: list[VisitSummary] = []
 
     @property
     def level(self) -> float:
         return self.concurrency or self.rate or 0
+
+    @property
+    def trusted_visits(self) -> list[VisitSummary]:
+        return [visit for visit in self.visits if visit.untrusted is None]
 
 
 class Knee(msgspec.Struct, frozen=True):
@@ -421,9 +483,12 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 class WithinSlo(msgspec.Struct, frozen=True, kw_only=True):
-    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not."""
+    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not. Where numbers of clients
+    were visited several times it is a range: `concurrency` kept it at every visit, `concurrency_to` at its best, and
+    `broken_at` not even then. Null is a `concurrency_to` that nobody can tell, and a `broken_at` that was not seen."""
 
     concurrency: int | None = None
+    concurrency_to: int | None = None
     rate: float | None = None
     broken_at: float | None = None
 
@@ -442,7 +507,8 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
     nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
     longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens. `tps_rule` is the rule that times per
-    token go by; null in a summary of an earlier version, which knew rule 1 alone."""
+    token go by; null in a summary of an earlier version, which knew rule 1 alone. `n_rounds` is how many times the
+    numbers of clients around the answer were visited: once by the search, then in rounds that came to their end."""
 
     target: str
     mode: str
@@ -458,6 +524,7 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo = Slo()
     swap_ms: dict[str, Percentiles] = {}
     tps_rule: int | None = None
+    n_rounds: int = 1
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

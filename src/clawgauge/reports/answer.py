@@ -17,7 +17,7 @@ from clawgauge.reports.words import LEGEND, context_rows, name_models
 from clawgauge.verdict import BUILT_IN, best_first, order_targets, word_run
 from clawgauge.verdict.jobs import PLAIN_JOBS, find_suites
 from clawgauge.verdict.states import FitState
-from clawgauge.verdict.wording import word_state
+from clawgauge.verdict.wording import word_behind, word_state
 from clawgauge.words import ABSENT, format_bytes, format_money, list_names, plural
 
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
@@ -57,8 +57,6 @@ _YIELDING = (
     "first ms",
     "cost",
     "p95 ms",
-    "answered",
-    "pass",
     "tier",
     "agrees",
     "args",
@@ -120,8 +118,23 @@ def _choose_best(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     text = use[-1]
     if len(use) > 1:
         text = f"{', '.join(use[:-1])} or {use[-1]}"
-    tie = "a tie: " if first.tie else ""
-    return Choice(job.job, text, f"{tie}{best[0].why}")
+    why = f"a tie: {best[0].why}" if first.tie else best[0].why
+    behind = _word_behind(job, names)
+    return Choice(job.job, text, f"{why}; {behind}" if behind else why)
+
+
+def _word_behind(job: JobVerdict, names: Mapping[str, str]) -> str:
+    """Who else is fit, and behind by more than luck, with the least sure of their p-values."""
+    labels = []
+    p_values = []
+    for fit in job.ranking:
+        if fit.behind_p is not None:
+            labels.append(names[fit.target])
+            p_values.append(fit.behind_p)
+    if not labels:
+        return ""
+    verb = "is" if len(labels) == 1 else "are"
+    return f"{list_names(labels, _MAX_NAMED)} {verb} {word_behind(max(p_values))}"
 
 
 def describe_jobs(jobs: Sequence[JobVerdict], by: str = "") -> Section:

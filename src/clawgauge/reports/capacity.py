@@ -11,13 +11,23 @@ from clawgauge.reports.clean import one_line
 from clawgauge.reports.columns import StepColumn
 from clawgauge.reports.document import Column, Points, Prose, Section, Table
 from clawgauge.reports.words import MIN_SAMPLES_P95
-from clawgauge.verdict.load import A_SECOND, AT_ONCE, LoadChange
+from clawgauge.stats.visits import N_ROUNDS
+from clawgauge.verdict.load import (
+    A_SECOND,
+    AT_ONCE,
+    MIN_VISITS,
+    TOO_FEW_VISITS,
+    TTFT_P50,
+    LoadChange,
+)
 from clawgauge.verdict.wording import word_capacity, word_tokens
-from clawgauge.words import ABSENT
+from clawgauge.words import ABSENT, plural
 
 _MAX_NAME = 80
+_FIGURE_NAMES = {TTFT_P50: "first token p50 ms"}
 _COLUMNS = (
     StepColumn("n"),
+    StepColumn("visits"),
     StepColumn("requests_per_s"),
     StepColumn("output_tokens_per_s"),
     StepColumn("ttft_p50_ms"),
@@ -44,14 +54,16 @@ _YIELDING = (
     "tokens/s",
     "tpot p50",
     "e2e p95",
-    "ttft p50",
+    "first token p50",
+    "visits",
     "n",
 )
-_NOT_IN_A_LINE = _YIELDING[:8]
+# Of the line of a visit, which is one of them.
+_NOT_IN_A_LINE = (*_YIELDING[:8], "visits")
 
 
 def word_step(context_tokens: int, step: StepSummary) -> str:
-    """A step as it ends: `8 at once at 2k: n 60, requests/s 11.4, ttft p50 70, ttft p95 71 …`."""
+    """A visit as it ends: `8 at once at 2k: n 60, requests/s 11.4, first token p50 70 …`."""
     figures = []
     for column in _COLUMNS:
         cell = column.cell(step)
@@ -61,6 +73,9 @@ def word_step(context_tokens: int, step: StepSummary) -> str:
     growing = "; the queue grew" if step.growing else ""
     trust = f"; not trusted: {step.untrusted}" if step.untrusted else ""
     load = f"{step.level:g} {unit} at {word_tokens(context_tokens)}"
+    visit = step.visits[-1].visit
+    if visit > 1:
+        load += f", visit {visit}"
     return f"{load}: {', '.join(figures)}{growing}{trust}"
 
 
@@ -106,6 +121,7 @@ def _notes(entry: CapacitySummary) -> list[str]:
     for step in entry.steps:
         if step.untrusted:
             notes.append(f"* {step.level:g}: {step.untrusted}; left out of the answer")
+    notes += _word_rounds(entry)
     n_dropped = sum(step.n_dropped for step in entry.steps)
     if n_dropped:
         notes.append(f"{n_dropped} not sent: as many were out as may be (--max-concurrency)")
@@ -115,19 +131,44 @@ def _notes(entry: CapacitySummary) -> list[str]:
     return notes
 
 
+def _word_rounds(entry: CapacitySummary) -> list[str]:
+    """What the number of visits means for the answer, where it is other than it should be."""
+    if entry.mode != "closed":
+        return []
+    notes = []
+    if entry.n_rounds == 1:
+        notes.append("one visit of each number of clients: how much they differ is not known")
+    elif entry.n_rounds < N_ROUNDS:
+        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made"
+        if entry.within_slo is not None:
+            notes.append(f"{rounds}: the range is wider by one number tried at each end")
+        else:
+            notes.append(f"{rounds}: the figures are less certain")
+    n_late = 0
+    for step in entry.steps:
+        if step.trusted:
+            n_late += len(step.visits) - len(step.trusted_visits)
+    if n_late:
+        visits = plural(n_late, "visit")
+        wider = "; the range is wider for it" if entry.within_slo is not None else ""
+        notes.append(f"{visits} left out of the figures: this program was late{wider}")
+    return notes
+
+
 def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
     """What two capacity runs say can be carried; and all that both say, figure by figure."""
     answers = []
     rows = []
     for change in changes:
         if change.figure in (AT_ONCE, A_SECOND):
-            a = _word_carried(change, "A", change.a)
-            b = _word_carried(change, "B", change.b)
+            a = _word_carried(change, "A", change.a, change.a_to)
+            b = _word_carried(change, "B", change.b, change.b_to)
             answers.append(f"{one_line(change.target, _MAX_NAME)} at {change.load}: {a}, {b}")
         else:
             a = _four_digits(change.a)
             b = _four_digits(change.b)
-            rows.append([change.target, change.load, change.figure, a, b, change.verdict])
+            figure = _FIGURE_NAMES.get(change.figure, change.figure)
+            rows.append([change.target, change.load, figure, a, b, change.verdict])
     columns = [
         Column("target", narrow="target"),
         Column("load"),
@@ -136,16 +177,25 @@ def describe_load_changes(changes: Sequence[LoadChange]) -> list[Section]:
         Column("B"),
         Column("verdict"),
     ]
-    nothing = [] if rows else ["no load is in both"]
-    table = Section("", [Table(columns, rows, ruled=True), Prose(nothing)])
+    notes = [] if rows else ["no load is in both"]
+    if any(change.verdict == TOO_FEW_VISITS for change in changes):
+        notes.append(
+            f"too few visits: it takes {MIN_VISITS} in each run to know how much they differ; a "
+            "number of clients far from the answer has one, as all have in runs before 0.3.0, and "
+            "so has a rate"
+        )
+    table = Section("", [Table(columns, rows, ruled=True), Prose(notes)])
     return [Section("what it can carry", [Points(answers)]), table]
 
 
-def _word_carried(change: LoadChange, side: str, n: float | None) -> str:
+def _word_carried(change: LoadChange, side: str, n: float | None, n_to: float | None) -> str:
     if n is None:
         return f"cannot tell in {side}"
+    amount = f"{n:g}"
+    if n_to is not None and n_to > n:
+        amount += f" to {n_to:g}"
     or_more = " or more" if side in change.verdict else ""
-    return f"{n:g} {change.figure}{or_more} in {side}"
+    return f"{amount} {change.figure}{or_more} in {side}"
 
 
 def _four_digits(value: float | None) -> str:

@@ -41,9 +41,11 @@ from clawgauge.words import (
 TESTS = {
     "mcnemar_exact": "McNemar exact",
     "sign_flip": "sign-flip permutation",
+    "bets": "bets that hold at any stop",
     "sign": "sign test",
     "side_by_side": "signed ranks of calls made side by side",
-    "between_runs": "Student's test between runs",
+    "by_day": "Student's test on the differences by day",
+    "means_of_days": "Student's test on the days' means",
 }
 RATE_TITLES = {
     "objective_pass_rate": "passed",
@@ -115,7 +117,7 @@ def describe_comparison(comparison: Comparison) -> list[Section]:
         sides.append(f"{letter}  {side.run_id} ({format_date(side.started_at_ms)}, {side.path})")
     sections = [
         Section("", [Prose(sides)]),
-        Section("", [Prose(list(say_overall(comparison.pairs)))]),
+        Section("", [Prose([*say_overall(comparison.pairs), *_say_uncompared_times(comparison)])]),
     ]
     for pair in comparison.pairs:
         # Explained once, under the first of them.
@@ -184,6 +186,17 @@ def say_overall(pairs: Sequence[PairComparison]) -> Iterator[str]:
                 parts.append(f"{verdict}{named}")
         if parts:
             yield f"{title}: {', '.join(parts)}"
+
+
+def _say_uncompared_times(comparison: Comparison) -> Iterator[str]:
+    """That nothing can be told of the times, and what differs."""
+    if comparison.latency_compared:
+        return
+    names: dict[str, None] = {}
+    for difference in comparison.differences:
+        if difference.scope == "latency":
+            names[difference.what] = None
+    yield f"latency: cannot tell, other {list_names(list(names), _MAX_MODELS_NAMED)}"
 
 
 def _compared_rows(pair: PairComparison) -> dict[str, Paired]:
@@ -421,11 +434,21 @@ def say_pace(pair: PairComparison) -> str:
         measured = f"{say_shift(shift)} {over} ({moved})"
         load = _say_machine_load(pair)
         return f"Whether the latency changed cannot be told: {measured}, {load}; {shift.reason}."
-    evidence = f"{moved}; {words.word_p(shift.p_holm)}, {TESTS[shift.test or 'sign']}"
+    test = f"{TESTS[shift.test or 'sign']}{_say_days(shift)}"
+    evidence = f"{moved}; {words.word_p(shift.p_holm)}, {test}"
     if shift.verdict == "no_change_seen":
         return f"No difference in latency beyond luck {over} ({evidence}){_would_be_seen(shift)}."
     slower_or_faster = "slower" if shift.difference > 0 else "faster"
     return f"B is {slower_or_faster}: {say_shift(shift)} {over} ({evidence})."
+
+
+def _say_days(shift: PairedShift) -> str:
+    """On how many days a test between days rests."""
+    if shift.test == "by_day":
+        return f" ({plural(shift.n_shared_days or 0, 'day')} of both)"
+    if shift.test == "means_of_days":
+        return f" ({plural(shift.n_days_a or 0, 'day')} in A, {shift.n_days_b} in B)"
+    return ""
 
 
 def _say_machine_load(pair: PairComparison) -> str:
@@ -454,8 +477,15 @@ def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
     n_left_out = plural(stopped.n_not_needed, "prompt was", "prompts were")
     return (
         f"{letter} stopped early: the search for the tier of {target} was over after {n_calls}, "
-        f"{n_left_out} not needed; no fixed-n interval is given for its rates, and their p-values "
-        f"take no account of the stop"
+        f"{n_left_out} not needed; its rates have no interval, and p-values that hold at any stop"
+    )
+
+
+def _say_common(pair: PairComparison) -> str:
+    prompts = plural(pair.n_shared, "prompt")
+    return (
+        f"{title_pair(pair)}: answers decided what was asked, so all figures are over the {prompts} "
+        f"that both sides were asked; there are no intervals of rates then"
     )
 
 
@@ -463,6 +493,8 @@ def closing_notes(comparison: Comparison) -> list[str]:
     """What else one has to know to read the figures right."""
     notes = _note_differences(comparison)
     for pair in comparison.pairs:
+        if pair.asked == "decision":
+            notes.append(_say_common(pair))
         notes += [say_stopped(pair, stopped) for stopped in pair.stopped]
     notes += _note_incomparable_figures(comparison.pairs)
     for letter, targets in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):

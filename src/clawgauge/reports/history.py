@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
 from clawgauge.figures import INDICATIVE, Percentile, Rate, Style, format_cell
+from clawgauge.history.drift import TOLD_BEYOND
 from clawgauge.history.findings import Coverage, History, Point, RunLine, Trend
 from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
 from clawgauge.reports.document import Column, Commands, Points, Section, Table
 from clawgauge.reports.words import LEGEND, name_models, word_unreadable
-from clawgauge.words import ABSENT, format_date, list_names, plural
+from clawgauge.words import ABSENT, format_date, format_percent, list_names, plural
 
 BY_NEWEST = ", each model by its newest run that can tell"
 _MAX_IDS = 8
@@ -58,7 +60,7 @@ def describe_history(history: History) -> list[Section]:
             [_run_table(history.runs)],
         ),
         describe_jobs(history.jobs, by=BY_NEWEST),
-        Section("models", [_trend_table(history.trends)]),
+        Section("models", [_trend_table(history.trends), Points(_word_compared(history.trends))]),
         Section("run by run", [_series_table(history.trends)]),
         Section("drift", [Points(_list_drift(history.trends))]),
         Section("capacity runs", [_load_table(history.runs)]),
@@ -200,8 +202,35 @@ def _series_rows(trend: Trend) -> list[tuple[str, ...]]:
 def _list_drift(trends: Sequence[Trend]) -> list[str]:
     lines = []
     for trend in trends:
+        title = f"{trend.target} on {_prompts(trend)}"
         for sentence in trend.drift:
-            lines.append(f"{trend.target} on {_prompts(trend)}: {sentence}")
+            lines.append(f"{title}: {sentence}")
+        if trend.pace_spread is not None:
+            lines.append(f"{title}: {_word_pace_spread(trend.pace_spread)}")
+    return lines
+
+
+def _word_pace_spread(spread: float) -> str:
+    """How much runs differ, where that hides every smaller change."""
+    usual = format_percent(math.expm1(spread))
+    least = format_percent(math.expm1(TOLD_BEYOND * spread))
+    return (
+        f"runs differ by about {usual} in how long calls take, so a change of less than {least} "
+        f"cannot be told here; on a quieter machine, or with run --interleave, it can"
+    )
+
+
+def _word_compared(trends: Sequence[Trend]) -> list[str]:
+    """Over how many prompts runs stand beside each other that asked different ones."""
+    lines = []
+    for trend in trends:
+        if trend.n_compared is not None:
+            prompts = plural(trend.n_compared, "prompt")
+            runs = plural(len(trend.points), "run")
+            lines.append(
+                f"{trend.target} on {_prompts(trend)}: the {runs} are compared over the {prompts} "
+                f"that they have all asked"
+            )
     return lines
 
 

@@ -20,7 +20,7 @@ from clawgauge.routing.configuration import Routing
 from clawgauge.routing.decision import Decision, Standing
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.policy import Policy
-from clawgauge.routing.wording import word_removed_by
+from clawgauge.routing.wording import word_place, word_removed_by
 from clawgauge.secrets import mask_shapes
 from clawgauge.stats.proportions import Interval
 from clawgauge.verdict.ranking import SURE_SHARE
@@ -38,29 +38,31 @@ from clawgauge.words import (
 )
 
 _VALUE_CHARS = 400
-_COLUMNS = (
-    Column("place", "right"),
-    Column("model", narrow="target"),
-    Column("score", "right"),
-    Column("best in", "right"),
-    Column("passed"),
-    Column("tool use"),
-    Column("p95 ms", "right"),
-    Column("ttft p50", "right"),
-    Column("cost a call", "right"),
-    Column("removed by", narrow="below"),
-)
 
 
 def describe_decision(decision: Decision) -> list[Section]:
     """Who is fit for which job, and every model against the policy, the best first."""
-    rows = [_row(place, one) for place, one in enumerate(decision.standings, start=1)]
-    table = Table(_COLUMNS, rows, ("ttft p50", "cost a call", "best in", "score"))
+    # By the rule of earlier versions: in which share of resamplings it was the best.
+    standing = Column("best in", "right") if decision.is_by_shares else Column("standing")
+    columns = (
+        Column("place", "right"),
+        Column("model", narrow="target"),
+        Column("score", "right"),
+        standing,
+        Column("passed"),
+        Column("tool use"),
+        Column("p95 ms", "right"),
+        Column("ttft p50", "right"),
+        Column("cost a call", "right"),
+        Column("removed by", narrow="below"),
+    )
+    rows = [_row(place, one, decision) for place, one in enumerate(decision.standings, start=1)]
+    table = Table(columns, rows, ("ttft p50", "cost a call", standing.heading, "score"))
     every_model = Section("every model, measured against the policy", [table])
     return [describe_jobs(decision.jobs), every_model]
 
 
-def _row(place: int, standing: Standing) -> list[str]:
+def _row(place: int, standing: Standing, decision: Decision) -> list[str]:
     evidence = standing.evidence
     group = evidence.group
     of_asked = passed_of_asked(group)
@@ -72,7 +74,7 @@ def _row(place: int, standing: Standing) -> list[str]:
         str(place) if standing.kept else ABSENT,
         evidence.label,
         rounded(standing.score, 3) if standing.kept else ABSENT,
-        format_short_of(standing.best_share, SURE_SHARE) if standing.kept else ABSENT,
+        _word_standing(standing, decision),
         f"{of_asked.k}/{of_asked.n}",
         _word_tier(group.tool_use),
         f"{p95} (n={times.n})",
@@ -80,6 +82,14 @@ def _row(place: int, standing: Standing) -> list[str]:
         _word_cost(evidence),
         "; ".join(word_removed_by(standing)) or ABSENT,
     ]
+
+
+def _word_standing(standing: Standing, decision: Decision) -> str:
+    if not standing.kept:
+        return ABSENT
+    if decision.is_by_shares:
+        return format_short_of(standing.best_share, SURE_SHARE)
+    return word_place(standing, decision)
 
 
 def _word_tier(use: ToolUse) -> str:

@@ -44,6 +44,7 @@ from clawgauge.reports.document import (
     Table,
     as_markdown,
 )
+from clawgauge.reports.grid import NO_GRID
 from clawgauge.reports.words import LEGEND, MAX_EXAMPLE, MAX_HINT
 from clawgauge.run_data.evidence import TEXT_CALLS
 from clawgauge.verdict.jobs import best_first
@@ -541,11 +542,12 @@ def describe_summary(
     summary: RunSummary,
     config: RunConfig | None = None,
     *,
+    grid: Section = NO_GRID,
     verbose: bool = False,
     unfinished: bool = False,
 ) -> list[Section]:
-    """What a terminal shows: a line a model, the answer for each job, what went wrong, what to do
-    next.
+    """What a terminal shows: the `grid` of a small run, what went wrong, the answer for each job
+    and what to do next. A line a model comes last, where a small screen still shows it.
 
     The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a
     run that is `unfinished` no other run is proposed: it may tell by itself."""
@@ -564,12 +566,13 @@ def describe_summary(
         middle = [Section("caution", [Points(cautions)]), Section("", [_timing(groups)])]
     return [
         title,
-        describe_models(groups, summary.jobs, config, is_decision=decides_jobs(config)),
-        describe_jobs(summary.jobs),
+        grid,
+        Section("worth knowing", [Points(_worth_knowing(summary, groups, verbose=verbose))]),
         describe_context(summary),
         *middle,
-        Section("worth knowing", [Points(_worth_knowing(summary, groups, verbose=verbose))]),
+        describe_jobs(summary.jobs),
         Section("", [] if unfinished else describe_next(summary.jobs)),
+        describe_models(groups, summary.jobs, config, is_decision=decides_jobs(config)),
     ]
 
 
@@ -698,6 +701,7 @@ def describe_ending(
     refill: str,
     *,
     interrupted: bool,
+    grid: Section = NO_GRID,
     verbose: bool = False,
 ) -> list[Section]:
     """What a terminal shows as a run ends. `refill` is the command that goes on with it."""
@@ -722,6 +726,6 @@ def describe_ending(
         Prose([f"everything is in {path}"]),
     ]
     sections = describe_summary(
-        summary, config, verbose=verbose, unfinished=interrupted and is_lacking
+        summary, config, grid=grid, verbose=verbose, unfinished=interrupted and is_lacking
     )
     return [*sections, Section("", ending)]

@@ -11,9 +11,15 @@ import msgspec
 from clawgauge.records import Fit, Job, JobVerdict
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.policy import BrokenLimit, Policy, find_broken_limits
-from clawgauge.routing.scores import Scores, find_best_shares, weigh_scores
+from clawgauge.routing.scores import Scores, find_best_shares, to_compared, weigh_scores
 from clawgauge.verdict.jobs import BUILT_IN, MAIN_AGENT, judge_jobs
-from clawgauge.verdict.ranking import Fitness, Rank, find_best_by_shares, rank_model
+from clawgauge.verdict.ranking import (
+    Fitness,
+    Rank,
+    find_behind,
+    find_best_by_shares,
+    rank_model,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,9 @@ class Standing:
     """One model's place.
 
     `main` judges it as main agent, `removed_by` holds every limit it broke, `scores` what its place
-    rests on, `best_share` the share of resamplings in which it had the highest score of all that
-    may be first.
+    rests on. `may_be_best` where it is one of those that may be first, and none of them is ahead of
+    it; `behind_p` is the p-value where one is. By the rule of earlier versions `best_share` is the
+    share of resamplings in which it had the highest score of all that may be first.
     """
 
     evidence: Evidence
@@ -30,6 +37,8 @@ class Standing:
     removed_by: tuple[BrokenLimit, ...]
     scores: dict[str, float]
     score: float
+    may_be_best: bool = False
+    behind_p: float | None = None
     best_share: float = 0.0
 
     @property
@@ -53,6 +62,9 @@ class Decision:
     policy: Policy
     standings: tuple[Standing, ...]
     jobs: list[JobVerdict]
+    is_by_shares: bool = False
+    """Whether the first are told by shares of resamplings, as they were by the rule of earlier
+    versions: so they are where a run of such a version is among those named."""
     tied: tuple[str, ...] = ()
     in_use: tuple[str, ...] = ()
 
@@ -84,19 +96,20 @@ def decide(evidence: Sequence[Evidence], policy: Policy, in_use: Sequence[str] =
         )
         standings.append(standing)
     standings.sort(key=_rank)
-    first = _find_first(standings, weights)
-    best = [first[index] for index in find_best_by_shares([one.best_share for one in first])]
+    first = _find_first(standings)
+    is_by_shares = any(measured.group.by_family is None for measured in evidence)
+    first = _compare_by_shares(first, weights) if is_by_shares else _compare(first, weights)
+    best = [standing for standing in first if standing.may_be_best]
     # A stable sort: what is not in use stays in the order of the scores.
     best.sort(key=lambda standing: _place_in_use(standing, in_use))
     best_labels = [standing.evidence.label for standing in best]
-    ordered = list(best)
-    for standing in (*first, *standings[len(first) :]):
-        if standing.evidence.label not in best_labels:
-            ordered.append(standing)
+    others = [standing for standing in first if not standing.may_be_best]
+    ordered = [*best, *others, *standings[len(first) :]]
     return Decision(
         policy=policy,
         standings=tuple(ordered),
         jobs=jobs,
+        is_by_shares=is_by_shares,
         tied=tuple(best_labels) if len(best_labels) > 1 else (),
         in_use=tuple(in_use),
     )
@@ -126,18 +139,33 @@ def _rank(standing: Standing) -> Rank:
     )
 
 
-def _find_first(standings: Sequence[Standing], weights: Mapping[str, float]) -> list[Standing]:
-    """The models that may be first: kept, and as fit as the best one. Each with how often it was
-    the best."""
+def _find_first(standings: Sequence[Standing]) -> list[Standing]:
+    """The models that may be first: kept, and as fit as the best one."""
     first = []
     for standing in standings:
         if standing.kept and _rank(standing).before_score == _rank(standings[0]).before_score:
             first.append(standing)
-    scores = [Scores(standing.evidence) for standing in first]
-    shares = find_best_shares(scores, weights)
-    return [
-        replace(standing, best_share=share) for standing, share in zip(first, shares, strict=True)
-    ]
+    return first
+
+
+def _compare(first: Sequence[Standing], weights: Mapping[str, float]) -> list[Standing]:
+    """The models that may be first, and who of them may be the best."""
+    compared = [to_compared(standing.evidence) for standing in first]
+    judged = []
+    for standing, p in zip(first, find_behind(compared, weights), strict=True):
+        judged.append(replace(standing, may_be_best=p is None, behind_p=p))
+    return judged
+
+
+def _compare_by_shares(first: Sequence[Standing], weights: Mapping[str, float]) -> list[Standing]:
+    """The same by the rule of earlier versions."""
+    shares = find_best_shares([Scores(standing.evidence) for standing in first], weights)
+    best = find_best_by_shares(shares)
+    judged = []
+    for index, standing in enumerate(first):
+        share = shares[index]
+        judged.append(replace(standing, may_be_best=index in best, best_share=share))
+    return judged
 
 
 def _place_in_use(standing: Standing, in_use: Sequence[str]) -> int:

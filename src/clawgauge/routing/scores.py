@@ -1,5 +1,5 @@
-"""The scores of a model: as measured, and over prompts drawn anew, which tells how sure an order
-is."""
+"""The scores of a model, and what it is compared with others by: the means of its prompt families;
+for runs of earlier versions, its scores over prompts drawn anew."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from typing import TypeAlias
 
 from clawgauge.figures import timed
 from clawgauge.records import PromptKey
+from clawgauge.records.summary import FamilyMeans
 from clawgauge.routing.evidence import Cell, Evidence
 from clawgauge.stats.proportions import lower_end
 from clawgauge.stats.tiers import effective_counts
 from clawgauge.summary.groups import BEYOND_MS
-from clawgauge.verdict.ranking import HALF_COST_USD, HALF_P95_MS, HALF_TTFT_MS, score_falling
+from clawgauge.verdict.ranking import (
+    HALF_COST_USD,
+    HALF_P95_MS,
+    HALF_TTFT_MS,
+    ComparedModel,
+    score_falling,
+)
 
 _MIN_RESAMPLES = 200
 _MAX_RESAMPLES = 500
@@ -46,10 +53,8 @@ class Scores:
                 ttfts_ms.append((cell.ttft_ms, cell.family))
         self._times_ms = _descending(_censored_times(cells))
         self._ttfts_ms = _descending(ttfts_ms)
-        if evidence.free_of_charge:
-            self._cost = 1.0
-        else:
-            self._cost = score_falling(evidence.cost_per_call_usd, HALF_COST_USD)
+        # An unknown price is not a low one.
+        self._cost = find_cost_score(evidence) or 0.0
         times = timed(group)
         self.measured = self._score(
             pass_rate=effective.passes / effective.trials if effective else None,
@@ -94,6 +99,25 @@ class Scores:
             "ttft": score_falling(ttft_ms, HALF_TTFT_MS),
             "cost": self._cost,
         }
+
+
+def to_compared(evidence: Evidence) -> ComparedModel:
+    """What a model is compared by, under the names of a policy's weights."""
+    means = evidence.group.by_family or FamilyMeans(families=[], figures={})
+    return ComparedModel(
+        rates={"pass_rate": means.of("passes"), "tool_use": means.of("tools")},
+        times={"latency": means.of("latency"), "ttft": means.of("first_token")},
+        known={"cost": find_cost_score(evidence)},
+    )
+
+
+def find_cost_score(evidence: Evidence) -> float | None:
+    """The score of what a call costs; None where that is not known."""
+    if evidence.free_of_charge:
+        return 1.0
+    if evidence.cost_per_call_usd is None:
+        return None
+    return score_falling(evidence.cost_per_call_usd, HALF_COST_USD)
 
 
 def weigh_scores(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:

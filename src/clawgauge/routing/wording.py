@@ -10,11 +10,14 @@ from clawgauge.routing.decision import Decision, Standing
 from clawgauge.routing.evidence import Evidence
 from clawgauge.routing.policy import BrokenLimit, LimitCode
 from clawgauge.secrets import MASK
+from clawgauge.verdict.needs import explain_too_few_sessions
 from clawgauge.verdict.ranking import SURE_SHARE, Fitness
-from clawgauge.verdict.wording import word_lacking
+from clawgauge.verdict.wording import word_lacking, word_reason
 from clawgauge.words import (
+    ABSENT,
     format_beyond,
     format_ms,
+    format_p,
     format_percent,
     format_short_of,
     list_names,
@@ -78,21 +81,34 @@ def word_removed_by(standing: Standing) -> list[str]:
 
 
 def word_tie(decision: Decision) -> str | None:
-    """Which models come first with equal right, how often each was the best, and who goes first all
-    the same."""
+    """Which models come first with equal right, and who goes first all the same."""
     if not decision.tied:
         return None
-    shares = []
-    for standing in decision.standings:
-        if standing.evidence.label in decision.tied:
-            share = format_short_of(standing.best_share, SURE_SHARE)
-            shares.append(f"{standing.evidence.label} ({share})")
     first = decision.tied[0]
     why = f"{first} has the higher score, no more"
     if first in decision.in_use:
         why = f"{first} stays: it is in use"
-    nobody = f"none is the best in {SURE_SHARE:.0%} of resamplings of the prompts"
-    return f"a tie: {', '.join(shares)}; {nobody}; {why}"
+    tied = []
+    for standing in decision.standings:
+        label = standing.evidence.label
+        if label not in decision.tied:
+            continue
+        if decision.is_by_shares:
+            label = f"{label} ({format_short_of(standing.best_share, SURE_SHARE)})"
+        tied.append(label)
+    if decision.is_by_shares:
+        nobody = f"none is the best in {SURE_SHARE:.0%} of resamplings of the prompts"
+        return f"a tie: {', '.join(tied)}; {nobody}; {why}"
+    return f"a tie: {', '.join(tied)}; no difference between them is more than luck; {why}"
+
+
+def word_place(standing: Standing, decision: Decision) -> str:
+    """How a model stands to the others that may be first: `best`, `tie`, `behind (p 0.012)`."""
+    if standing.behind_p is not None:
+        return f"behind (p {format_p(standing.behind_p)})"
+    if not standing.may_be_best:
+        return ABSENT
+    return "tie" if decision.tied else "best"
 
 
 def word_agreement(evidence: Evidence) -> str:
@@ -100,6 +116,8 @@ def word_agreement(evidence: Evidence) -> str:
     agreement = evidence.group.agreement
     if agreement is None:
         return ""
+    if agreement.has_too_few_sessions:
+        return word_reason(explain_too_few_sessions(agreement))
     share = f"{format_percent(agreement.rate)} of {plural(agreement.n, 'turn')}"
     return f"would replace the reference model in {share} of your history"
 

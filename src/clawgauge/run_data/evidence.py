@@ -130,8 +130,8 @@ class Observation(NamedTuple):
     """Whether the tools on offer cannot have reached the model."""
 
 
-class ObservedCell(Protocol):
-    """What a record of a run and a view of one have in common."""
+class EndedCell(Protocol):
+    """How a cell ended."""
 
     @property
     def availability_status(self) -> str: ...
@@ -142,29 +142,44 @@ class ObservedCell(Protocol):
     @property
     def objective_pass(self) -> bool | None: ...
     @property
-    def tool_use_success(self) -> bool: ...
-    @property
-    def violation(self) -> str | None: ...
-    @property
     def not_judged(self) -> str | None: ...
     @property
     def was_asked(self) -> bool: ...
+
+
+class ObservedCell(EndedCell, Protocol):
+    """What a record of a run and a view of one have in common."""
+
     @property
     def tools_unseen(self) -> str | None: ...
 
+    @property
+    def tool_use_success(self) -> bool: ...
+    @property
+    def violation(self) -> str | None: ...
+
+
+def find_weight(cell: EndedCell) -> Weight:
+    """Whether what came of a cell counts."""
+    if cell.availability_status == "ok":
+        return Weight.ANSWER if cell.not_judged is None else Weight.NONE
+    if cell.was_asked and cell.failure_type in _FAILURES_OF_A_SERVER_THAT_IS_UP:
+        return Weight.FAILURE_IF_UP
+    return Weight.NONE
+
+
+def find_pass(cell: EndedCell) -> bool | None:
+    """Whether a cell that counts was passed; None where there is no verdict. An answer that is
+    empty is an answer, and not a right one."""
+    if cell.availability_status == "ok" and cell.success:
+        return cell.objective_pass
+    return False
+
 
 def observe(cell: ObservedCell) -> Observation:
-    """What counts of a record. An answer that is empty is an answer, and not a right one."""
-    weight = Weight.NONE
-    passed = cell.objective_pass
-    if cell.availability_status == "ok":
-        if cell.not_judged is None:
-            weight = Weight.ANSWER
-        if not cell.success:
-            passed = False
-    elif cell.was_asked and cell.failure_type in _FAILURES_OF_A_SERVER_THAT_IS_UP:
-        weight = Weight.FAILURE_IF_UP
-        passed = False
+    """What counts of a record."""
+    weight = find_weight(cell)
+    passed = find_pass(cell) if weight is not Weight.NONE else None
     return Observation(
         weight=weight,
         called_tool=cell.tool_use_success,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from clawgauge.records import Event, Prompt, PromptKey, RunConfig, Target
+from clawgauge.records import RULE, Event, Prompt, PromptKey, RunConfig, Target
 
 T = TypeVar("T")
 
@@ -83,6 +83,16 @@ def carries_verdict(prompt: Prompt) -> bool:
     return prompt.validator.get("type") != "noop"
 
 
+def _session_of(prompt: Prompt) -> PromptKey:
+    """The session a turn of the user's history is from, which a suite of an earlier version does
+    not say: turns that begin alike are of one session then."""
+    if prompt.session is not None:
+        return prompt.suite, f"session {prompt.session}"
+    if prompt.context is not None:
+        return prompt.suite, f"context {prompt.context}"
+    return prompt.family
+
+
 class Coverage(NamedTuple):
     """Cells a target was to fill (with a verdict), how many were left out on purpose, and how many
     it was asked."""
@@ -96,7 +106,8 @@ class Coverage(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """The plan of one run. Prompts are named by suite and id; `bare_of` has those in a context, and
-    each one's twin."""
+    each one's twin. `sessions` has the session of every turn of the user's history; it is empty
+    where the run was made by the rule of earlier versions."""
 
     targets: tuple[Target, ...]
     suites: tuple[str, ...]
@@ -111,11 +122,16 @@ class Schedule:
     bare_of: Mapping[PromptKey, PromptKey] = field(default_factory=dict)
     own_work: frozenset[PromptKey] = frozenset()
     pairs: frozenset[PromptKey] = frozenset()
+    sessions: Mapping[PromptKey, PromptKey] = field(default_factory=dict)
 
     def family(self, prompt: PromptKey) -> PromptKey:
         """What a prompt shares with its variants: they are alike, and count as one where
         independence is asked for."""
         return self.families.get(prompt, prompt)
+
+    def session(self, prompt: PromptKey) -> PromptKey:
+        """What a turn of the user's history shares with the others of its session."""
+        return self.sessions.get(prompt, self.family(prompt))
 
     @property
     def apart(self) -> frozenset[PromptKey]:
@@ -206,6 +222,9 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
     n_asked = Counter(prompt.suite for prompt in prompts)
     planned = {prompt.key for prompt in prompts}
     judged = {prompt.key for prompt in prompts if carries_verdict(prompt)}
+    sessions = {}
+    if config.rule >= RULE:
+        sessions = {prompt.key: _session_of(prompt) for prompt in prompts if is_own_work(prompt)}
     asked_in_full = set()
     for suite in config.suites:
         # A built-in suite has its name for its source.
@@ -227,6 +246,7 @@ def read_schedule(config: RunConfig | None, with_verdict: Collection[PromptKey] 
         bare_of={prompt.key: prompt.bare_key for prompt in prompts if prompt.in_context},
         own_work=frozenset(prompt.key for prompt in prompts if is_own_work(prompt)),
         pairs=paired_keys(prompts),
+        sessions=sessions,
     )
 
 

@@ -284,9 +284,11 @@ class TargetRun:
         return f"[{digest[:_PREFIX_DIGITS]} request id]"
 
     async def ask_under_load(
-        self, cell: Cell, client: int, due_ns: int, origin_ns: int
+        self, cell: Cell, client: int, due_ns: int, origin_ns: int, visit: int | None = None
     ) -> Result | None:
         """Ask a cell that was due at `due_ns`, once, and do not judge it.
+
+        `visit` says which visit of a number of clients it belongs to.
 
         Returns None where the money does not allow the call now.
         """
@@ -307,6 +309,7 @@ class TargetRun:
             queued_us=queued_us,
             gaps_us=gaps_us,
             first_share=None if reply.first_share is None else round(reply.first_share, 6),
+            visit=visit,
         )
         outcome = CellOutcome(
             call=call_outcome,

@@ -34,14 +34,18 @@ class DaysTest(enum.Enum):
     TOO_FEW_DAYS = "too_few_days"
 
 
-class DaysComparison(NamedTuple):
-    """`shift` is B − A; None where the days cannot tell. `n_shared_days` had runs of both sides."""
+class DaysPlan(NamedTuple):
+    """On how many days each side ran, on how many of them both did, and how that can be
+    compared."""
 
     test: DaysTest
     n_days_a: int
     n_days_b: int
     n_shared_days: int
-    shift: Shift | None
+
+    @property
+    def can_tell(self) -> bool:
+        return self.test in (DaysTest.BY_DAY, DaysTest.MEANS_OF_DAYS)
 
 
 def group_days(started_s: Sequence[float]) -> list[int]:
@@ -55,33 +59,38 @@ def group_days(started_s: Sequence[float]) -> list[int]:
     return days
 
 
-def compare_days(
-    a: Sequence[RunLevel], b: Sequence[RunLevel], *, alpha: float = ALPHA
-) -> DaysComparison:
-    """By the differences of the days that both sides ran on, where there are three or more; else by
-    the means of the days, three a side or more."""
-    days = group_days([run.started_s for run in (*a, *b)])
-    means_a = _mean_by_day(a, days[: len(a)])
-    means_b = _mean_by_day(b, days[len(a) :])
-    differences = [means_b[day] - mean for day, mean in means_a.items() if day in means_b]
-    shift = None
-    if len(differences) >= FEWEST_DAYS:
+def plan_days(started_a_s: Sequence[float], started_b_s: Sequence[float]) -> DaysPlan:
+    """How runs that were started then are compared: by the differences of the days that both sides
+    ran on, where there are three or more; else by the means of the days, three a side or more."""
+    days = group_days([*started_a_s, *started_b_s])
+    days_a = set(days[: len(started_a_s)])
+    days_b = set(days[len(started_a_s) :])
+    n_shared_days = len(days_a & days_b)
+    if n_shared_days >= FEWEST_DAYS:
         test = DaysTest.BY_DAY
-        shift = _measure_differences(differences, alpha)
-    elif min(len(means_a), len(means_b)) >= FEWEST_DAYS:
+    elif min(len(days_a), len(days_b)) >= FEWEST_DAYS:
         test = DaysTest.MEANS_OF_DAYS
-        shift = compare_run_means(list(means_a.values()), list(means_b.values()), alpha=alpha)
-    elif max(len(means_a), len(means_b)) == 1:
+    elif max(len(days_a), len(days_b)) == 1:
         test = DaysTest.ONE_DAY_A_SIDE
     else:
         test = DaysTest.TOO_FEW_DAYS
-    return DaysComparison(
-        test=test,
-        n_days_a=len(means_a),
-        n_days_b=len(means_b),
-        n_shared_days=len(differences),
-        shift=shift,
+    return DaysPlan(
+        test=test, n_days_a=len(days_a), n_days_b=len(days_b), n_shared_days=n_shared_days
     )
+
+
+def compare_days(a: Sequence[RunLevel], b: Sequence[RunLevel], *, alpha: float = ALPHA) -> Shift:
+    """B − A by `plan_days`. Raises `ValueError` where the days cannot tell."""
+    plan = plan_days([run.started_s for run in a], [run.started_s for run in b])
+    if not plan.can_tell:
+        raise ValueError(f"these days cannot be compared: {plan}")
+    days = group_days([run.started_s for run in (*a, *b)])
+    means_a = _mean_by_day(a, days[: len(a)])
+    means_b = _mean_by_day(b, days[len(a) :])
+    if plan.test is DaysTest.MEANS_OF_DAYS:
+        return compare_run_means(list(means_a.values()), list(means_b.values()), alpha=alpha)
+    differences = [means_b[day] - mean for day, mean in means_a.items() if day in means_b]
+    return _measure_differences(differences, alpha)
 
 
 def _mean_by_day(runs: Sequence[RunLevel], days: Sequence[int]) -> dict[int, float]:

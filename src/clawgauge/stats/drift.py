@@ -14,7 +14,9 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+PromptName = TypeVar("PromptName", bound=Hashable)
 
 FEWEST_BEFORE = 8
 # Of each window of latest runs, how many spreads it must be away.
@@ -33,11 +35,13 @@ _FEW_RUNS = 5
 
 
 class LevelChange(NamedTuple):
-    """The first value of the new level by its index; the levels are medians."""
+    """The first value of the new level by its index; the levels are medians. `spread` is how much
+    the values before it differ."""
 
     since: int
     before: float
     after: float
+    spread: float
 
 
 def find_level_change(levels: Sequence[float]) -> LevelChange | None:
@@ -49,10 +53,21 @@ def find_level_change(levels: Sequence[float]) -> LevelChange | None:
         since = _find_change_at_end(levels[begin:end])
         if since is None:
             continue
-        before = median(levels[begin : begin + since])
+        former = levels[begin : begin + since]
         begin += since
-        latest = LevelChange(since=begin, before=before, after=median(levels[begin:]))
+        latest = LevelChange(
+            since=begin,
+            before=median(former),
+            after=median(levels[begin:]),
+            spread=level_spread(former),
+        )
     return latest
+
+
+def level_spread(levels: Sequence[float]) -> float:
+    """The standard deviation of levels, which some slow runs do not move."""
+    middle = median(levels)
+    return _MAD_TO_SD * median(abs(level - middle) for level in levels)
 
 
 def _find_change_at_end(levels: Sequence[float]) -> int | None:
@@ -83,8 +98,7 @@ def _has_left(window: Sequence[float], level: float, distance: float) -> bool:
 def _spread(values: Sequence[float], level: float) -> float:
     """How far runs may be off the level together: wider where each follows the one before."""
     n = len(values)
-    distance = median(abs(value - level) for value in values)
-    spread = max(_LEAST_SPREAD, _MAD_TO_SD * distance)
+    spread = max(_LEAST_SPREAD, level_spread(values))
     most = _CLIPPED_AT * spread
     clipped = [min(most, max(-most, value - level)) for value in values]
     mean = fmean(clipped)
@@ -112,21 +126,23 @@ def _find_begin(levels: Sequence[float], n_before: int, level: float) -> int:
     return begin
 
 
-def usual_rate_spread(runs: Sequence[Mapping[Hashable, bool]]) -> float | None:
+def usual_rate_spread(runs: Sequence[Mapping[PromptName, float]]) -> float | None:
     """The standard deviation by which the pass rate of the same prompts commonly differs between
     runs, for `paired.find_change`; None without prompts that two runs in a row were asked.
 
-    Most prompts pass always or never, so the luck with other prompts is not in it. Half the share
-    of prompts that change sides from one run to the next is what one verdict varies by."""
-    n_changed = 0
+    A run has the share of its repeats that each prompt passed. Most prompts pass always or never,
+    so the luck with other prompts is not in it. Half the share of prompts that change sides from
+    one run to the next (of repeats, half the mean square of what their share moves) is what one
+    prompt varies by."""
+    changed = 0.0
     n_shared = 0
     for run, following in pairwise(runs):
-        for prompt, passed in run.items():
+        for prompt, share in run.items():
             if prompt in following:
                 n_shared += 1
-                n_changed += passed is not following[prompt]
+                changed += (share - following[prompt]) ** 2
     if not n_shared:
         return None
     n_prompts = fmean(len(run) for run in runs if run)
-    variance = n_changed / n_shared / (2 * n_prompts)
+    variance = changed / n_shared / (2 * n_prompts)
     return max(math.sqrt(variance), 1 / (2 * n_prompts))

@@ -21,13 +21,13 @@ from clawgauge.records import (
     Slo,
     StepSummary,
     TtftFit,
+    VisitSummary,
     WithinSlo,
 )
 from clawgauge.stats.proportions import Z95, Interval, student_t_quantile, wilson_interval
 from clawgauge.stats.quantiles import describe
+from clawgauge.stats.visits import ATTAINED, N_ROUNDS, LevelRange, average_visits, find_most_within
 
-# The share of requests that must be within all SLOs.
-ATTAINED = 0.95
 # The factor of throughput that more clients must bring to pay.
 GAIN = 1.05
 # The least that tells anything.
@@ -36,6 +36,8 @@ _MIN_S = 2.0
 # So many calls make a p95 rest on more than the longest of them; a slow step is not held for them.
 _SURE_CALLS = 60
 _SURE_S = 10.0
+# As long as that goes a visit after the first, where calls are slow.
+_AGAIN_S = 5.0
 # How far off the means of a step may be at 95%: its throughput, and its first token.
 _TIGHT_RATE = 0.02
 _TIGHT_TTFT = 0.04
@@ -156,7 +158,7 @@ def sample_of(record: Any) -> Sample:
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A step: its load, when it was steady, and how this program was late meanwhile.
+    """A visit of a load: when it was steady, and how this program was late meanwhile.
 
     It is the detail of the event `capacity_step`.
     """
@@ -165,6 +167,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int
     concurrency: int | None = None
     rate: float | None = None
+    visit: int = 1
     from_ms: float
     to_ms: float
     pauses: bool = False
@@ -183,24 +186,75 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return self.from_ms < at_ms <= self.to_ms
 
 
+class LoadRound(msgspec.Struct, frozen=True, kw_only=True):
+    """A round that was begun: the numbers of clients that it visits, in their order.
+
+    It is the detail of the event `capacity_round`.
+    """
+
+    context_tokens: int
+    visit: int
+    concurrency: list[int]
+
+
+class LoadVisit(NamedTuple):
+    """A visit of a load, its calls, and those around it."""
+
+    window: Window
+    samples: Sequence[Sample]
+
+
+class _VisitCalls(NamedTuple):
+    """The calls of one visit, and its figures that are not of single calls."""
+
+    window: Window
+    inside: list[Sample]
+    answered: list[Sample]
+    n_asked: int
+    n_kept: int
+    """How many were within all limits."""
+    rate: float
+    interval: Interval | None
+
+    @property
+    def n_failed(self) -> int:
+        return self.n_asked - len(self.answered)
+
+
 def measure_step(samples: Iterable[Sample], window: Window, slo: Slo) -> StepSummary:
-    """What a steady load came to; `samples` are its calls, and those around it."""
-    all_samples = list(samples)
+    """What a steady load came to at one visit; `samples` are its calls, and those around it."""
+    return measure_visits([LoadVisit(window, list(samples))], slo)
+
+
+def measure_visits(visits: Sequence[LoadVisit], slo: Slo) -> StepSummary:
+    """What one load came to over its visits, of which there is one at least.
+
+    Those in which this program was late have no part in it, unless all are such: the last is all
+    there is then.
+    """
     limits = slo.limits
-    inside = [sample for sample in all_samples if window.holds(sample)]
-    answered = [sample for sample in inside if sample.ok]
-    n_asked = len(inside) + window.n_dropped
+    all_visits = [_read_visit(visit, limits) for visit in visits]
+    counted = [visit for visit in all_visits if visit.window.untrusted is None]
+    if not counted:
+        counted = all_visits[-1:]
+    window = counted[-1].window
+    inside: list[Sample] = []
+    answered: list[Sample] = []
+    for visit in counted:
+        inside += visit.inside
+        answered += visit.answered
+    n_asked = sum(visit.n_asked for visit in counted)
+    n_kept = sum(visit.n_kept for visit in counted)
     n_failed = n_asked - len(answered)
-    n_kept = sum(sample.keeps(limits) for sample in inside)
-    rate, interval = _measure_rate(all_samples, answered, window, n_failed)
+    rate, interval = _average_rates(counted)
     output_tokens = _mean_of(answered, "output_tokens")
     tpot_ms = _distribution(_values_of(answered, "tpot_ms"))
     gaps_ms = [gap_us / 1000 for sample in answered for gap_us in sample.gaps_us]
     has_limits = bool(limits) and n_asked > 0
     is_open = window.rate is not None
-    is_growing = is_open and len(inside) > MIN_CALLS and _has_grown(all_samples, window, n_asked)
+    is_growing = is_open and len(inside) > MIN_CALLS and _has_grown(visits[-1], n_asked)
     return StepSummary(
-        step=window.step,
+        step=all_visits[0].window.step,
         concurrency=window.concurrency,
         rate=window.rate,
         n=len(inside),
@@ -215,7 +269,7 @@ def measure_step(samples: Iterable[Sample], window: Window, slo: Slo) -> StepSum
         goodput_per_s=rate * n_kept / max(1, len(answered)) if has_limits else None,
         attained=n_kept / n_asked if has_limits else None,
         n_failed=n_failed,
-        n_dropped=window.n_dropped,
+        n_dropped=sum(visit.window.n_dropped for visit in counted),
         trusted=window.untrusted is None,
         untrusted=window.untrusted,
         growing=is_growing,
@@ -223,7 +277,51 @@ def measure_step(samples: Iterable[Sample], window: Window, slo: Slo) -> StepSum
         output_tokens=output_tokens,
         cached_tokens=_mean_of(answered, "cached_tokens"),
         server_ms=_mean_server_ms(answered),
+        visits=[_summarize_visit(visit, has_limits=has_limits) for visit in all_visits],
     )
+
+
+def _read_visit(visit: LoadVisit, limits: dict[str, float]) -> _VisitCalls:
+    window, samples = visit
+    inside = [sample for sample in samples if window.holds(sample)]
+    answered = [sample for sample in inside if sample.ok]
+    n_asked = len(inside) + window.n_dropped
+    n_kept = sum(sample.keeps(limits) for sample in inside)
+    rate, interval = _measure_rate(samples, answered, window, n_asked - len(answered))
+    return _VisitCalls(
+        window=window,
+        inside=inside,
+        answered=answered,
+        n_asked=n_asked,
+        n_kept=n_kept,
+        rate=rate,
+        interval=interval,
+    )
+
+
+def _summarize_visit(visit: _VisitCalls, *, has_limits: bool) -> VisitSummary:
+    first_tokens_ms = _distribution(_values_of(visit.answered, "ttft_ms"), visit.n_failed)
+    return VisitSummary(
+        visit=visit.window.visit,
+        step=visit.window.step,
+        n=len(visit.inside),
+        requests_per_s=visit.rate,
+        ttft_p50_ms=first_tokens_ms.p50,
+        attained=visit.n_kept / visit.n_asked if has_limits and visit.n_asked else None,
+        n_failed=visit.n_failed,
+        untrusted=visit.window.untrusted,
+    )
+
+
+def _average_rates(visits: Sequence[_VisitCalls]) -> tuple[float, Interval | None]:
+    """The requests a second over all visits, and their interval where there is one."""
+    if len(visits) == 1:
+        return visits[0].rate, visits[0].interval
+    rates = [visit.rate for visit in visits]
+    average = average_visits(rates)
+    if average is None:  # nothing was answered at a visit
+        return math.fsum(rates) / len(rates), None
+    return average.rate, average.interval
 
 
 def _measure_rate(
@@ -272,11 +370,12 @@ def _mean_server_ms(samples: Iterable[Sample]) -> dict[str, float]:
     return {part: (_mean(values) or 0.0) / 1000 for part, values in parts_us.items()}
 
 
-def _has_grown(samples: Iterable[Sample], window: Window, n_asked: int) -> bool:
+def _has_grown(visit: LoadVisit, n_asked: int) -> bool:
     """Whether more calls were under way at the end of a window than at its start.
 
     More by chance alone does not count.
     """
+    window, samples = visit
     n_before = 0
     n_after = 0
     for sample in samples:
@@ -288,8 +387,18 @@ def _has_grown(samples: Iterable[Sample], window: Window, n_asked: int) -> bool:
     return n_more > (1 - 1 / GAIN) * n_asked and n_more > 2 * math.sqrt(n_before + n_after)
 
 
+def is_enough_again(n_calls: int, concurrency: int, seconds: float) -> bool:
+    """Whether so many clients were held for long enough at a visit after the first.
+
+    Such a visit is short: what matters is how much one differs from the next.
+    """
+    if n_calls < max(MIN_CALLS, concurrency) or seconds < _MIN_S:
+        return False
+    return n_calls >= _SURE_CALLS or seconds >= _AGAIN_S
+
+
 def is_enough(samples: Sequence[Sample], concurrency: int, seconds: float, slo: Slo) -> bool:
-    """Whether so many clients were held for long enough.
+    """Whether so many clients were held for long enough at their first visit.
 
     They were when each of them was answered, the means are tight, and it is clear whether the SLO
     is kept.
@@ -397,14 +506,17 @@ def _find_limit(alone: StepSummary, knee: StepSummary, most: StepSummary, best: 
     return "slots"
 
 
-def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
-    """The most that keeps the SLO, below the least that does not.
+def find_within_slo(steps: Iterable[StepSummary], slo: Slo, n_rounds: int = 1) -> WithinSlo | None:
+    """The most that keeps the SLO, and the least that does not.
 
-    None without an SLO, or without a step to trust.
+    A range where clients were visited in `n_rounds` of two or more. None without an SLO, or
+    without a step to trust.
     """
     trusted = sorted((step for step in steps if step.trusted), key=lambda step: step.level)
     if not slo.limits or not trusted:
         return None
+    if n_rounds > 1:
+        return _find_range_within(trusted, n_rounds)
     most: float = 0
     broken_at: float | None = None
     for step in trusted:
@@ -415,6 +527,35 @@ def find_within_slo(steps: Iterable[StepSummary], slo: Slo) -> WithinSlo | None:
     if trusted[0].rate:
         return WithinSlo(rate=most, broken_at=broken_at)
     return WithinSlo(concurrency=int(most), broken_at=broken_at)
+
+
+def _find_range_within(steps: Sequence[StepSummary], n_rounds: int) -> WithinSlo:
+    """The range of the most clients that keep the SLO; `steps` in the order of their levels."""
+    attained = {}
+    for step in steps:
+        shares = [visit.attained for visit in step.trusted_visits if visit.attained is not None]
+        attained[step.level] = shares
+    measured = find_most_within(attained)
+    broken_at = next((step.level for step in steps if step.level > measured.high), None)
+    most = measured
+    if is_range_thin(steps, n_rounds):
+        most = _widen(measured, [step.level for step in steps])
+    return WithinSlo(concurrency=int(most.low), concurrency_to=int(most.high), broken_at=broken_at)
+
+
+def is_range_thin(steps: Iterable[StepSummary], n_rounds: int) -> bool:
+    """Whether a range rests on fewer visits than it should: rounds were not made, or visits that
+    cannot be trusted were left out."""
+    if n_rounds < N_ROUNDS:
+        return True
+    return any(step.trusted and len(step.trusted_visits) < len(step.visits) for step in steps)
+
+
+def _widen(measured: LevelRange, levels: Sequence[float]) -> LevelRange:
+    """A range of too few visits, wider by the next level that was tried at each end."""
+    low = max((level for level in levels if level < measured.low), default=measured.low)
+    high = min((level for level in levels if level > measured.high), default=measured.high)
+    return LevelRange(low=low, high=high)
 
 
 def fit_ttft(steps: Iterable[Sequence[tuple[float, float]]]) -> TtftFit | None:

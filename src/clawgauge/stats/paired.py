@@ -23,6 +23,10 @@ from clawgauge.stats.proportions import (
 
 ALPHA = 0.05
 POWER = 0.8
+# In points of a rate, as a share of a time or of tokens: what is noticed in use.
+NOTICEABLE_CHANGE = 0.10
+# The largest change that may go unseen where "no change seen" is said.
+SMALL_ENOUGH_TO_SEE = 0.25
 # No outcome is impossible under luck alone, so no p-value is 0. Where more than a thousand prompts
 # all moved the same way the exact one is smaller than a float can hold: it is given as this bound.
 SMALLEST_P = sys.float_info.min
@@ -75,6 +79,16 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     """The two-sided p-value from the prompts one model passed and the other did not; 1 when they
     never disagree."""
     return _clamp_p(2.0 * binomial_cdf(min(only_a, only_b), only_a + only_b, 0.5))
+
+
+def bets_p(only_a: int, only_b: int) -> float:
+    """The same at any stop: one over what a bet against luck has made of its stake, whenever the
+    asking ended and whyever (Ville 1939). The bet is on every share of the prompts that one side
+    alone passed, each as likely before."""
+    n = only_a + only_b
+    log_won = n * math.log(2) + math.lgamma(only_a + 1) + math.lgamma(only_b + 1)
+    log_won -= math.lgamma(n + 2)
+    return _clamp_p(math.exp(min(_MAX_LOG, -log_won)))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from clawgauge.stats.decision import Decision
 from clawgauge.stats.proportions import (
     Cluster,
     Interval,
@@ -25,6 +24,7 @@ FEWEST_SESSIONS = 6
 ENOUGH_SESSIONS = 20
 """About so many tell: more turns of the same sessions do not."""
 DECIDING_LEVEL = 0.90
+"""The lower end of the interval at this level is what a job asks for."""
 
 
 class SessionRate(NamedTuple):
@@ -65,17 +65,3 @@ def measure_sessions(sessions: Sequence[Cluster], *, level: float = 0.95) -> Ses
         worth=worth,
         interval=wilson_interval(rate * shrunk, shrunk, z) or (0.0, 1.0),
     )
-
-
-def decide_agreement(sessions: Sequence[Cluster], at_least: float) -> Decision:
-    """Yes where the 90% interval begins at `at_least` or above, no where it ends below; open with
-    too few sessions."""
-    measured = measure_sessions(sessions, level=DECIDING_LEVEL)
-    if measured is None or measured.has_too_few_sessions:
-        return Decision.OPEN
-    low, high = measured.interval
-    if low >= at_least:
-        return Decision.YES
-    if high < at_least:
-        return Decision.NO
-    return Decision.OPEN

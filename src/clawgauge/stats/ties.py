@@ -9,12 +9,16 @@ result."""
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from clawgauge.stats.paired import ALPHA, SMALLEST_P, holm
 from clawgauge.stats.proportions import student_t_cdf
+
+# Of a figure beside a known difference, so many families count as moved that were not seen to move.
+_UNSEEN_MOVES = 4
+# With so many degrees of freedom Student's distribution is the normal one.
+_MOST_FREEDOM = 1e6
 
 
 class FigureDifferences(NamedTuple):
@@ -31,55 +35,87 @@ class PairTest(NamedTuple):
     p: float
 
 
-def differences_by_family(
-    a: Mapping[Hashable, Sequence[float]], b: Mapping[Hashable, Sequence[float]]
-) -> list[float]:
-    """A − B for each family that both have values of; repeats and drawings are averaged first."""
+def differences_by_family(a: Mapping[str, float], b: Mapping[str, float]) -> list[float]:
+    """A − B for each family that both have a value of."""
     differences = []
-    for family, values in a.items():
-        others = b.get(family)
-        if values and others:
-            differences.append(fmean(values) - fmean(others))
+    for family, value in a.items():
+        other = b.get(family)
+        if other is not None:
+            differences.append(value - other)
     return differences
 
 
-def compare_pair(figures: Sequence[FigureDifferences]) -> PairTest:
+def compare_pair(
+    figures: Sequence[FigureDifferences],
+    *,
+    known: float = 0.0,
+    margin: float = 0.0,
+    spread: float = 0.0,
+) -> PairTest:
     """A against B by one figure, or by the weighed sum of several.
 
     The variances of the figures add up with their weights squared, and their degrees of freedom
     are Satterthwaite's (1946): of a single figure its families less one. Nothing is told where a
-    figure has fewer than two families."""
-    change = 0.0
+    figure has fewer than two families.
+
+    - `known` is what A has more than B, weighed, of figures that are the same for every prompt, as
+      a price is: it has no variance.
+    - `margin` is how much of the difference may be something else: whether it is larger is tested.
+    - `spread` is the standard deviation of what moves all families of a model alike."""
+    change = known
     variances = []
     for figure in figures:
         n = len(figure.differences)
         if n < 2:
             return PairTest(t=0.0, p=1.0)
         squares = math.fsum(d * d for d in figure.differences)
+        if known:
+            squares += _unseen_squares(figure.differences)
         change += figure.weight * math.fsum(figure.differences) / n
         variances.append((figure.weight**2 * squares / n**2, n - 1))
+    if abs(change) <= margin:
+        return PairTest(t=0.0, p=1.0)
+    change -= math.copysign(margin, change)
     variance = math.fsum(value for value, _ in variances)
     if variance == 0.0:
-        return PairTest(t=0.0, p=1.0)
-    doubt = math.fsum(value * value / df for value, df in variances)
+        return PairTest(t=math.copysign(math.inf, change), p=SMALLEST_P)
+    doubt = math.fsum((value / variance) ** 2 / df for value, df in variances)
+    widened = (variance + spread * spread) / variance
     # Whole to a hair, where there is one figure alone.
-    freedom = math.floor(variance * variance / doubt + 1e-9)
-    t = change / math.sqrt(variance)
+    freedom = math.floor(min(widened * widened / doubt, _MOST_FREEDOM) + 1e-9)
+    t = change / math.sqrt(variance * widened)
     p = 2 * student_t_cdf(-abs(t), max(1, freedom))
     return PairTest(t=t, p=min(1.0, max(SMALLEST_P, p)))
 
 
-def find_tied_for_best(
+def _unseen_squares(differences: Sequence[float]) -> float:
+    """What families that were not asked may add to the squares: two moves to each side, as large
+    as the largest that was seen.
+
+    A known difference is held against how much the figures beside it may differ by, and models
+    that never differed in forty families may do so in the next."""
+    largest = max(abs(d) for d in differences) or 1.0
+    return _UNSEEN_MOVES * largest**2
+
+
+def find_beaten(
     n_models: int, pairs: Mapping[tuple[int, int], PairTest], *, alpha: float = ALPHA
-) -> list[bool]:
-    """For each model whether nobody beats it. `pairs` has a test for every two models by their
-    numbers, A before B; of two without one neither beats the other."""
+) -> list[float | None]:
+    """For each model the smallest corrected p-value by which another is ahead of it. Who has none
+    is beaten by nobody, and tied for best.
+
+    `pairs` has a test for every two models by their numbers, A before B; of two without one neither
+    beats the other. Where each is beaten by another one, as may be where every two were asked other
+    prompts, nobody is worse than all, and all are tied."""
     tests = list(pairs.items())
     adjusted = holm([test.p for _, test in tests])
-    is_tied = [True] * n_models
+    beaten_by: list[float | None] = [None] * n_models
     for ((a, b), test), p in zip(tests, adjusted, strict=True):
         if p > alpha:
             continue
         beaten = b if test.t > 0 else a
-        is_tied[beaten] = False
-    return is_tied
+        before = beaten_by[beaten]
+        beaten_by[beaten] = p if before is None else min(p, before)
+    if None not in beaten_by:
+        return [None] * n_models
+    return beaten_by

@@ -81,6 +81,7 @@ PROMPT_KEYS: Shapes = {
     "messages": shape.ListOf(shape.anything, "messages"),
     "context": shape.some_text,
     "pair": label,
+    "session": label,
 }
 _PROMPT = shape.Fields(_REQUIRED, PROMPT_KEYS)
 # One that goes on with a conversation may leave the prompt itself out.
@@ -145,6 +146,7 @@ def build_prompt(
         messages=opening.messages,
         context=written.get("context"),
         pair=written.get("pair"),
+        session=written.get("session"),
     )
 
 

@@ -3,21 +3,24 @@ folder alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from clawgauge.records import CAPACITY, CapacityOptions, CapacitySummary, Event
+from clawgauge.records import CAPACITY, CapacityOptions, CapacitySummary, Event, StepSummary
 from clawgauge.run_data import Row, Run
 from clawgauge.run_data.schedule import convert_detail
 from clawgauge.stats.load import (
+    LoadRound,
+    LoadVisit,
     Sample,
     Window,
     find_knee,
     find_within_slo,
     fit_ttft,
-    measure_step,
+    measure_visits,
     sample_of,
 )
 from clawgauge.stats.quantiles import describe
@@ -33,7 +36,7 @@ class LoadCalls:
         self.steps: dict[tuple[str, str], list[Sample]] = {}
         self.swaps: dict[str, dict[str, list[float]]] = {}
 
-    def add(self, rows: list[Row]) -> None:
+    def add(self, rows: list[Row], offsets: Sequence[int] = ()) -> None:
         for row in rows:
             is_under_load = row.load is not None and row.suite == CAPACITY
             if not is_under_load or row.timings_us is None or not row.was_asked:
@@ -48,11 +51,38 @@ class LoadCalls:
                 self.swaps.setdefault(label, {}).setdefault(kind, []).append(sample.ttft_ms)
 
 
-class _Step(NamedTuple):
-    """A steady load and the calls that were made under it."""
+class MeasuredVisit(NamedTuple):
+    """What one visit of a load came to, by itself."""
 
-    window: Window
-    samples: list[Sample]
+    target: str
+    """Its label."""
+    context_tokens: int
+    step: StepSummary
+
+    @property
+    def number(self) -> int:
+        return self.step.visits[0].visit
+
+
+def read_visits(path: Path) -> list[MeasuredVisit]:
+    """Every visit of every load in a run folder, those of loads that were tried again once."""
+    run = Run.open(path)
+    if run.config is None or run.config.capacity is None:
+        return []
+    calls = LoadCalls()
+    run.feed(calls)
+    options = run.config.capacity
+    measured = []
+    for target in run.config.targets:
+        events = _events_of(run, target.label)
+        for visit in _latest_visits(_read_loads(target.label, events, options, calls)):
+            step = measure_visits([visit], options.slo)
+            measured.append(MeasuredVisit(target.label, visit.window.context_tokens, step))
+    return measured
+
+
+def _events_of(run: Run, label: str) -> list[Event]:
+    return [event for event in run.events if event.target == label]
 
 
 def read_capacity(run: Run, options: CapacityOptions, calls: LoadCalls) -> list[CapacitySummary]:
@@ -65,8 +95,7 @@ def read_capacity(run: Run, options: CapacityOptions, calls: LoadCalls) -> list[
             swap_ms = {kind: describe(times) for kind, times in swaps.items()}
             entry = CapacitySummary(target=label, mode="swap", context_tokens=0, swap_ms=swap_ms)
             entries.append(entry)
-        events = [event for event in run.events if event.target == label]
-        entries += _read_contexts(label, events, options, calls)
+        entries += _read_contexts(label, _events_of(run, label), options, calls)
     return entries
 
 
@@ -74,13 +103,8 @@ def _read_contexts(
     label: str, events: Sequence[Event], options: CapacityOptions, calls: LoadCalls
 ) -> list[CapacitySummary]:
     """An entry for each length of prompt that one target was asked."""
-    steps = []
-    for window in _read_details(events, "capacity_step", Window):
-        samples = calls.steps.get((label, window.step), [])
-        if options.rates:
-            samples = [sample.since_due() for sample in samples]
-        steps.append(_Step(window, samples))
-    fit = fit_ttft(_lone_first_tokens(steps))
+    visits = _read_loads(label, events, options, calls)
+    fit = fit_ttft(_lone_first_tokens(visits))
     # Of a length that was looked at again, the last look counts.
     probes = {}
     mode = "open" if options.rates else "closed"
@@ -88,43 +112,94 @@ def _read_contexts(
         events, "capacity_context", CapacitySummary, target=label, mode=mode, slo=options.slo
     ):
         probes[probe.context_tokens] = probe
+    rounds = _read_details(events, "capacity_round", LoadRound)
     entries = []
     for context_tokens, probe in probes.items():
-        # A step that was tried again counts as it was the last time.
-        by_load = {}
-        for step in steps:
-            if step.window.context_tokens == context_tokens:
-                by_load[step.window.concurrency, step.window.rate] = step
-        measured = [measure_step(s.samples, s.window, options.slo) for s in by_load.values()]
+        of_length = [v for v in visits if v.window.context_tokens == context_tokens]
+        latest = _latest_visits(of_length)
+        measured = []
+        for of_load in _by_load(latest).values():
+            measured.append(measure_visits(of_load, options.slo))
         measured.sort(key=lambda step: step.level)
+        n_rounds = _count_rounds(context_tokens, rounds, latest)
         entry = msgspec.structs.replace(
             probe,
             steps=measured,
             knee=find_knee(measured),
-            within_slo=find_within_slo(measured, options.slo),
+            within_slo=find_within_slo(measured, options.slo, n_rounds),
             ttft_fit=fit if measured else None,
-            tps_rule=_tps_rule(sample for step in by_load.values() for sample in step.samples),
+            tps_rule=_tps_rule(sample for visit in latest for sample in visit.samples),
+            n_rounds=n_rounds,
         )
         entries.append(entry)
     return entries
 
 
-def _lone_first_tokens(steps: Sequence[_Step]) -> list[list[tuple[int, float]]]:
-    """The tokens and the first token's time of each prompt of a lone client, step by step.
+def _read_loads(
+    label: str, events: Sequence[Event], options: CapacityOptions, calls: LoadCalls
+) -> list[LoadVisit]:
+    """Every visit of a load that was held steady, in the order they were measured."""
+    visits = []
+    for window in _read_details(events, "capacity_step", Window):
+        samples = calls.steps.get((label, window.step), [])
+        if options.rates:
+            samples = [sample.since_due() for sample in samples]
+        visits.append(LoadVisit(window, samples))
+    return visits
 
-    Agents share what they begin with between turns; and a step in which we were late tells
+
+def _latest_visits(visits: Iterable[LoadVisit]) -> list[LoadVisit]:
+    """The visits, each as it was the last time where it was tried again."""
+    latest = {}
+    for visit in visits:
+        window = visit.window
+        latest[window.context_tokens, window.concurrency, window.rate, window.visit] = visit
+    return list(latest.values())
+
+
+def _by_load(visits: Iterable[LoadVisit]) -> Mapping[Any, list[LoadVisit]]:
+    """The visits of each load, in their order."""
+    by_load: dict[tuple[int | None, float | None], list[LoadVisit]] = {}
+    for visit in visits:
+        by_load.setdefault((visit.window.concurrency, visit.window.rate), []).append(visit)
+    for of_load in by_load.values():
+        of_load.sort(key=lambda visit: visit.window.visit)
+    return by_load
+
+
+def _count_rounds(
+    context_tokens: int, rounds: Iterable[LoadRound], visits: Iterable[LoadVisit]
+) -> int:
+    """How many rounds were made to their end; the search is the first."""
+    made = {(visit.window.concurrency, visit.window.visit) for visit in visits}
+    levels_by_number = {}
+    for load_round in rounds:
+        if load_round.context_tokens == context_tokens:
+            levels_by_number[load_round.visit] = load_round.concurrency
+    n_rounds = 1
+    while (levels := levels_by_number.get(n_rounds + 1)) is not None:
+        if any((level, n_rounds + 1) not in made for level in levels):
+            break
+        n_rounds += 1
+    return n_rounds
+
+
+def _lone_first_tokens(visits: Sequence[LoadVisit]) -> list[list[tuple[int, float]]]:
+    """The tokens and the first token's time of each prompt of a lone client, visit by visit.
+
+    Agents share what they begin with between turns; and a visit in which we were late tells
     nothing."""
-    of_steps = []
-    for window, samples in steps:
+    of_visits = []
+    for window, samples in visits:
         if window.concurrency != 1 or window.pauses or window.untrusted is not None:
             continue
-        of_step = []
+        of_visit = []
         for sample in samples:
             is_counted = window.holds(sample) and sample.ok
             if is_counted and sample.ttft_ms is not None and sample.input_tokens:
-                of_step.append((sample.input_tokens, sample.ttft_ms))
-        of_steps.append(of_step)
-    return of_steps
+                of_visit.append((sample.input_tokens, sample.ttft_ms))
+        of_visits.append(of_visit)
+    return of_visits
 
 
 def _tps_rule(samples: Iterable[Sample]) -> int | None:

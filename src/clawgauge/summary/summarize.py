@@ -16,6 +16,7 @@ from clawgauge.records import (
     RULE,
     SCHEMA_VERSION,
     SERVER_PARTS,
+    AgreementRate,
     Event,
     GroupSummary,
     PromptKey,
@@ -41,10 +42,13 @@ from clawgauge.run_data.schedule import (
     read_no_tools,
     read_stop,
 )
+from clawgauge.summary.agreement import measure_agreement
 from clawgauge.summary.capacity import read_capacity
+from clawgauge.summary.families import measure_families
 from clawgauge.summary.groups import Ending, Group, Strata, wall_clock_ms
 from clawgauge.summary.rates import (
     PooledRate,
+    cluster,
     judge_repeatability,
     measure_context,
     pool_rate,
@@ -155,11 +159,15 @@ def summarize_group(
         is_told_without=read_no_tools(events, target.label) == "provider",
     )
     warnings = group_warnings(group, coverage.n_scheduled, stop, tool_use)
-    if beside.agreement.n:
+    agreement = _measure_agreement(bare, schedule)
+    if agreement is not None:
         warnings.append(_PRIVATE)
     in_context: list[InContext] = []
     if inside is not None:
         in_context = measure_context(bare, inside, schedule)
+    by_family = None
+    if evidence is not None:
+        by_family = measure_families(bare, schedule, evidence.pools)
     costs = group.costs_usd()
     machine = read_machine(events, target.label)
     server_ms = {}
@@ -221,7 +229,7 @@ def summarize_group(
         warnings=warnings,
         server_ms=server_ms,
         in_context=in_context,
-        agreement=_rate_if_any(beside.agreement),
+        agreement=agreement,
         n_asked_judged=coverage.n_asked_judged,
         n_attempted=counts.n_attempted,
         n_not_asked=counts.n_not_asked,
@@ -230,6 +238,7 @@ def summarize_group(
         evidence=evidence.count_all() if evidence is not None else None,
         decided=decided,
         asking_ended=read_asking_end(events, target.label),
+        by_family=by_family,
     )
 
 
@@ -304,7 +313,6 @@ class _Beside:
     arguments: PooledRate
     restraint: PooledRate
     tasks: PooledRate
-    agreement: PooledRate
 
 
 def _pool_beside(group: Group, schedule: Schedule, *, searched: bool) -> _Beside:
@@ -312,7 +320,6 @@ def _pool_beside(group: Group, schedule: Schedule, *, searched: bool) -> _Beside
     nothing and said no: it counts neither for nor against restraint."""
     restraint = []
     tasks = []
-    agreement = []
     for ending in group.endings:
         if not ending.is_evidence:
             continue
@@ -321,14 +328,26 @@ def _pool_beside(group: Group, schedule: Schedule, *, searched: bool) -> _Beside
             restraint.append(outcome)
         if ending.prompt in schedule.tasks:
             tasks.append(outcome)
-        if ending.prompt in schedule.own_work:
-            agreement.append(outcome)
     return _Beside(
         arguments=pool_arguments(group.endings, schedule, searched=searched),
         restraint=pool_rate(restraint),
         tasks=pool_rate(tasks),
-        agreement=pool_rate(agreement),
     )
+
+
+def _measure_agreement(group: Group, schedule: Schedule) -> AgreementRate | None:
+    """None where no turn of the user's history was answered."""
+    outcomes = []
+    for ending in group.endings:
+        if ending.is_evidence and ending.prompt in schedule.own_work:
+            outcomes.append((schedule.session(ending.prompt), ending.passed, ending.n))
+    if not outcomes:
+        return None
+    if schedule.sessions:
+        return measure_agreement(list(cluster(outcomes).values()))
+    # By the rule of earlier versions.
+    rate = _rate(pool_rate(outcomes))
+    return AgreementRate(n=rate.n, k=rate.k, rate=rate.rate, ci95=rate.ci95, n_eff=rate.n_eff)
 
 
 def _without_unjudged(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from clawgauge.figures import passed, timed
+from clawgauge.figures import passed, passed_of_asked, timed
 from clawgauge.prices import is_free, is_local
 from clawgauge.records import (
     Fit,
@@ -24,6 +24,7 @@ from clawgauge.records import (
     RateWithInterval,
     Target,
 )
+from clawgauge.records.summary import FamilyMeans
 from clawgauge.registry import find_type
 from clawgauge.run_data.evidence import job_pool
 from clawgauge.stats.proportions import Interval
@@ -37,6 +38,7 @@ from clawgauge.verdict.decision import (
 from clawgauge.verdict.needs import (
     Assessment,
     Rate,
+    assess_agreement,
     assess_counts,
     assess_evidence,
     assess_tool_needs,
@@ -48,9 +50,11 @@ from clawgauge.verdict.ranking import (
     HALF_COST_USD,
     HALF_P95_MS,
     HALF_TTFT_MS,
+    ComparedModel,
     Fitness,
     Rank,
     Score,
+    find_behind,
     find_best_by_error,
     number_places,
     rank_model,
@@ -104,8 +108,16 @@ class JudgedModel:
     needs: list[Assessment]
     weighed: list[Weighed]
     score: Score
+    cost_score: float | None
+    """That of what a call costs; None where that is not known."""
     chance: float | None = None
     """How likely it is fit, where that is not decided and enough was asked to tell."""
+    by_interval: bool = False
+    """Whether the job rests on intervals alone, so that no such chance is known."""
+
+    @property
+    def label(self) -> str:
+        return self.group.target.label
 
     @property
     def state(self) -> FitState | None:
@@ -151,30 +163,59 @@ def judge_jobs(
         models = []
         for group, chance_by_job in zip(groups, chances, strict=True):
             model = judge_model(name, job, group, settings_of(group.target))
-            models.append(replace(model, chance=chance_by_job.get(name)))
+            by_interval = not find_conditions(name, job)
+            chance = chance_by_job.get(name)
+            models.append(replace(model, chance=chance, by_interval=by_interval))
         verdicts.append(_judge_job(name, job, models, in_full))
     return verdicts
 
 
 def order_targets(jobs: Sequence[JobVerdict]) -> list[str]:
-    """The one order in which models are shown: who is fit for the most jobs first, then who stands
+    """The order in which models are named: who is fit for the most jobs first, then who stands
     higher in them."""
+    standings = _find_standings(jobs)
+    return sorted(standings, key=lambda target: standings[target])
+
+
+def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
+    """The one order in which models are shown: as `order_targets` has them, and of those that the
+    jobs do not tell apart who passed more first."""
+    standings = _find_standings(jobs)
+    places = {target: place for place, target in enumerate(order_targets(jobs))}
+
+    def order_of(group: GroupSummary) -> tuple[_JobStanding, float, int]:
+        target = group.target.label
+        passed = passed_of_asked(group)
+        pass_rate = passed.k / passed.n if passed.n else 0.0
+        return standings.get(target, _IN_NO_JOB), -pass_rate, places.get(target, len(places))
+
+    return sorted(groups, key=order_of)
+
+
+class _JobStanding(NamedTuple):
+    """How a model stands in all jobs together. The least of these is the best."""
+
+    negative_n_fit: float
+    n_not_fit: float
+    sum_of_places: float
+
+
+_IN_NO_JOB = _JobStanding(math.inf, math.inf, math.inf)
+
+
+def _find_standings(jobs: Sequence[JobVerdict]) -> dict[str, _JobStanding]:
     fits: dict[str, list[Fit]] = {}
     for job in jobs:
         for fit in job.ranking:
             fits.setdefault(fit.target, []).append(fit)
-
-    def order_of(target: str) -> tuple[int, int, int]:
-        n_fit = sum(fit.fit == Fitness.YES for fit in fits[target])
-        n_not_fit = sum(fit.fit == Fitness.NO for fit in fits[target])
-        return -n_fit, n_not_fit, sum(fit.place for fit in fits[target])
-
-    return sorted(fits, key=order_of)
-
-
-def best_first(groups: Sequence[GroupSummary], jobs: Sequence[JobVerdict]) -> list[GroupSummary]:
-    places = {target: place for place, target in enumerate(order_targets(jobs))}
-    return sorted(groups, key=lambda group: places.get(group.target.label, len(places)))
+    standings = {}
+    for target, fits_of_target in fits.items():
+        standings[target] = _JobStanding(
+            negative_n_fit=-sum(fit.fit == Fitness.YES for fit in fits_of_target),
+            n_not_fit=sum(fit.fit == Fitness.NO for fit in fits_of_target),
+            sum_of_places=sum(fit.place for fit in fits_of_target),
+        )
+    return standings
 
 
 def _judge_job(
@@ -183,21 +224,26 @@ def _judge_job(
     models.sort(key=_rank)
     # Those that are fit stand first.
     fit_models = [model for model in models if model.fitness is Fitness.YES]
-    tied = find_best_by_error([model.score for model in fit_models])
+    best = _find_best(name, job, fit_models)
+    fit_models.sort(key=lambda model: model.label in best.behind_p)
+    models = fit_models + models[len(fit_models) :]
     reasons = [_find_reasons(model) for model in models]
-    places = number_places(reasons)
+    behind = [best.behind_p.get(model.label) for model in models]
+    places = number_places(list(zip(reasons, behind, strict=True)))
     ranking = []
     for index, model in enumerate(models):
         fit = Fit(
-            target=model.group.target.label,
+            target=model.label,
             fit=model.fitness.value,
             why=word_fit(model.fitness, reasons[index]),
             n=sum(need.n for need in model.needs),
-            tie=len(tied) > 1 and index in tied,
+            tie=len(best.tied) > 1 and model.label in best.tied,
             place=places[index],
             state=None if model.state is None else model.state.value,
             chance=model.chance if model.is_undecided else None,
             never_shown=model.is_undecided and model.is_never_shown,
+            by_interval=model.by_interval,
+            behind_p=behind[index],
         )
         ranking.append(fit)
     targets: list[str] = []
@@ -214,9 +260,50 @@ def _judge_job(
     )
 
 
+class _Best(NamedTuple):
+    """The labels of the fit models that may be the best, and of those that are behind another, with
+    the p-value of that."""
+
+    tied: frozenset[str]
+    behind_p: dict[str, float]
+
+
+def _find_best(name: str, job: Job, fit_models: Sequence[JudgedModel]) -> _Best:
+    """Who of the fit, the one with the highest score first, may be the best."""
+    labels = [model.label for model in fit_models]
+    compared = []
+    for model in fit_models:
+        means = model.group.by_family
+        if means is None:
+            # A run of an earlier version.
+            tied = find_best_by_error([model.score for model in fit_models])
+            return _Best(tied=frozenset(labels[index] for index in tied), behind_p={})
+        compared.append(_to_compared(name, job, model, means))
+    behind_p = {}
+    weights: dict[str, float] = dict(job.weighs.items())
+    for label, p in zip(labels, find_behind(compared, weights), strict=True):
+        if p is not None:
+            behind_p[label] = p
+    return _Best(tied=frozenset(labels) - behind_p.keys(), behind_p=behind_p)
+
+
+def _to_compared(name: str, job: Job, model: JudgedModel, means: FamilyMeans) -> ComparedModel:
+    """What a model is compared by for a job."""
+    rates: dict[str, Mapping[str, float]] = {}
+    times: dict[str, Mapping[str, float]] = {}
+    for figure in job.weighs:
+        if figure in ("first_token", "latency"):
+            times[figure] = means.of(figure)
+        elif figure == "passes" and job.prompts:
+            rates[figure] = means.of(job_pool(name))
+        elif figure != "tools" or model.group.tool_use.source == "native":
+            rates[figure] = means.of(figure)
+    return ComparedModel(rates=rates, times=times, known={"cost": model.cost_score})
+
+
 def _rank(model: JudgedModel) -> Rank:
     return rank_model(
-        model.group.target.label,
+        model.label,
         model.fitness,
         model.score.value,
         is_without_answer=not model.group.n_ok,
@@ -251,7 +338,7 @@ def _plan_next_run(
     open_needs: set[str] = set()
     for model in models:
         if model.fitness is Fitness.CANNOT_TELL and model.group.n_ok and not model.is_never_shown:
-            targets.append(model.group.target.label)
+            targets.append(model.label)
             open_needs.update(need.name for need in model.needs if need.met is Fitness.CANNOT_TELL)
     needs_by_suite = find_suites(job)
     for suite, needs in needs_by_suite.items():
@@ -313,8 +400,14 @@ def judge_model(name: str, job: Job, group: GroupSummary, settings: Settings) ->
         weighed.append(figure)
         shares_of_score.append(weight / total_weight * figure.score.value)
         shares_of_error.append(weight / total_weight * figure.score.error)
-    score = Score(sum(shares_of_score), math.hypot(*shares_of_error))
-    return JudgedModel(group, needs, weighed, score)
+    usd = call_cost_usd(group, settings)
+    return JudgedModel(
+        group=group,
+        needs=needs,
+        weighed=weighed,
+        score=Score(sum(shares_of_score), math.hypot(*shares_of_error)),
+        cost_score=None if usd is None else score_falling(usd, HALF_COST_USD),
+    )
 
 
 def _assess_by_evidence(
@@ -413,8 +506,7 @@ def _assess_agreement(name: str, job: Job, group: GroupSummary) -> Assessment:
     never_shown = find_never_shown(group.tool_use.tools_seen)
     if never_shown is not None:
         return Assessment(name, Fitness.CANNOT_TELL, never_shown, agreement.k, agreement.n)
-    n_effective = agreement.n_eff or agreement.n
-    return assess_counts(name, agreement.k, agreement.n, n_effective, job.at_least)
+    return assess_agreement(name, agreement, job.at_least)
 
 
 def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessment:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from clawgauge.records import FamilyTally, Need, ToolUse
+from clawgauge.records import AgreementRate, FamilyTally, Need, ToolUse
 from clawgauge.records.summary import ToolsSeen
 from clawgauge.run_data.evidence import ARGUMENTS, CALLS, RESTRAINT, TASKS
 from clawgauge.stats.decision import Decision, decide
 from clawgauge.stats.proportions import Interval, wilson_interval
+from clawgauge.stats.sessions import ENOUGH_SESSIONS
 from clawgauge.verdict.decision import RECOMMENDATION, Question, Tallies
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import Reason, ReasonCode
-from clawgauge.verdict.wording import word_need
+from clawgauge.verdict.wording import word_need, word_sessions
 from clawgauge.words import format_percent, format_short_of
 
 _POOLS_WITH_TOOLS = frozenset({CALLS, ARGUMENTS, RESTRAINT, TASKS})
@@ -230,6 +231,29 @@ def assess_counts(name: str, k: int, n: int, n_effective: float, limit: float) -
     if interval is None:
         return cannot_tell(name, Reason(ReasonCode.NOT_MEASURED, name), limit)
     return hold_to_limit(name, name, k, n, interval, limit)
+
+
+def assess_agreement(name: str, agreement: AgreementRate, limit: float) -> Assessment:
+    """Agreement with the reference model, by sessions; by turns where the run was made by an
+    earlier rule."""
+    k = agreement.k
+    n = agreement.n
+    if agreement.n_sessions is None:
+        return assess_counts(name, k, n, agreement.n_eff or n, limit)
+    if agreement.ci90 is None:
+        reason = explain_too_few_sessions(agreement)
+        return Assessment(name, Fitness.CANNOT_TELL, reason, k, n, limit=limit)
+    return hold_to_limit(name, name, k, n, agreement.ci90, limit)
+
+
+def explain_too_few_sessions(agreement: AgreementRate) -> Reason:
+    """Why nothing is said of an agreement but its count."""
+    n_sessions = agreement.n_sessions or 0
+    sessions = word_sessions(n_sessions, agreement.n_sessions_eff or n_sessions)
+    figures = (sessions, str(ENOUGH_SESSIONS))
+    return Reason(
+        ReasonCode.TOO_FEW_SESSIONS, "agreement", agreement.k, agreement.n, figures=figures
+    )
 
 
 def cannot_tell(name: str, reason: Reason, limit: float | None = None) -> Assessment:

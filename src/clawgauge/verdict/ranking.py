@@ -5,19 +5,31 @@ router."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-# A model is the best where the evidence makes it so with this chance; short of it, it is one of a
-# tie.
+from clawgauge.stats.ties import (
+    FigureDifferences,
+    PairTest,
+    compare_pair,
+    differences_by_family,
+    find_beaten,
+)
+
+# By the rule of earlier versions a model is the best where the evidence makes it so with this
+# chance; short of it, it is one of a tie. Today's rule has the level of `stats.ties`.
 SURE_SHARE = 0.95
 # The value at which a score is one half: a p95 of five seconds, a first token after one, a cent a
 # call.
 HALF_P95_MS = 5_000.0
 HALF_TTFT_MS = 1_000.0
 HALF_COST_USD = 0.01
+# Models are asked one after another, and a machine is now faster and now slower: the standard
+# deviation of the logarithm of all times of a model, whatever the model.
+PACE_SPREAD = 0.1
 # The point of the standard normal distribution that leaves 1 - SURE_SHARE above it.
 _Z95_ONE_SIDED = 1.645
 
@@ -91,6 +103,92 @@ def score_falling(value: float | None, half: float) -> float:
     return half / (half + value)
 
 
+class ComparedModel(NamedTuple):
+    """What a model is compared with others by, by the name of the figure.
+
+    `rates` and `times` have the mean of each prompt family, of times that of their scores. `known`
+    has scores that do not differ from prompt to prompt; None of one that is not known.
+    """
+
+    rates: Mapping[str, Mapping[str, float]]
+    times: Mapping[str, Mapping[str, float]]
+    known: Mapping[str, float | None]
+
+
+def find_behind(
+    models: Sequence[ComparedModel], weights: Mapping[str, float]
+) -> list[float | None]:
+    """For each model the p-value, corrected for all pairs, by which another is ahead of it in these
+    figures together. Those that have none are tied for best."""
+    pairs = {}
+    for a, b in itertools.combinations(range(len(models)), 2):
+        pairs[a, b] = _compare(models[a], models[b], weights)
+    return find_beaten(len(models), pairs)
+
+
+class _Difference(NamedTuple):
+    """How far A's score of a figure is above B's: by family, or where that is not to be had between
+    two ends. `spread` is that of what moves all families of a model alike."""
+
+    by_family: Sequence[float] = ()
+    low: float = 0.0
+    high: float = 0.0
+    spread: float = 0.0
+
+
+def _compare(a: ComparedModel, b: ComparedModel, weights: Mapping[str, float]) -> PairTest:
+    """Two models by the families that both were asked."""
+    figures = []
+    known = 0.0
+    margin = 0.0
+    spread = 0.0
+    heaviest = max(weights.values(), default=0.0)
+    for name in weights:
+        weight = weights[name] / heaviest
+        if not weight:
+            continue
+        difference = _find_difference(name, a, b)
+        if difference.by_family:
+            figures.append(FigureDifferences(difference.by_family, weight))
+        known += weight * (difference.low + difference.high) / 2
+        margin += weight * (difference.high - difference.low) / 2
+        # A machine that is slow is slow in all its times.
+        spread += weight * difference.spread
+    return compare_pair(figures, known=known, margin=margin, spread=spread)
+
+
+def _find_difference(name: str, a: ComparedModel, b: ComparedModel) -> _Difference:
+    """What is known of one model alone, or of both by other prompts, may be anything; what is known
+    of neither tells nothing."""
+    if name in a.known:
+        return _compare_known(a.known[name], b.known[name])
+    is_time = name in a.times or name in b.times
+    of_a = (a.times if is_time else a.rates).get(name, {})
+    of_b = (b.times if is_time else b.rates).get(name, {})
+    differences = differences_by_family(of_a, of_b)
+    if len(differences) > 1:
+        spread = _measure_spread([*of_a.values(), *of_b.values()]) if is_time else 0.0
+        return _Difference(by_family=differences, spread=spread)
+    if of_a or of_b:
+        return _Difference(low=-1.0, high=1.0)
+    return _Difference()
+
+
+def _compare_known(a: float | None, b: float | None) -> _Difference:
+    if a is None and b is None:
+        return _Difference()
+    low = (0.0 if a is None else a) - (1.0 if b is None else b)
+    high = (1.0 if a is None else a) - (0.0 if b is None else b)
+    return _Difference(low=low, high=high)
+
+
+def _measure_spread(scores: Sequence[float]) -> float:
+    """What a machine's pace adds to the spread of the mean of these scores of times: their slope by
+    the logarithm of the time."""
+    slope = math.fsum(score * (1 - score) for score in scores) / len(scores)
+    return slope * PACE_SPREAD
+
+
 class Score(NamedTuple):
     """A score between 0 and 1, and its standard error."""
 
@@ -102,8 +200,7 @@ def find_best_by_error(scores: Sequence[Score]) -> list[int]:
     """The indexes of those of some models, the best first, that may be the best: more than one is a
     tie.
 
-    For where nothing but the figures of a run is there: the distance of two scores is held against
-    their errors.
+    The rule of earlier versions for jobs: the distance of two scores is held against their errors.
     """
     may_be_best = []
     for index, score in enumerate(scores):
@@ -118,9 +215,8 @@ def find_best_by_shares(best_shares: Sequence[float]) -> list[int]:
     """The indexes of the fewest models of which one is surely the best, in the given order: more
     than one is a tie.
 
-    For where every call is there: `best_shares` tells in which share of resamplings of the prompts,
-    the same ones for all models, each of them was the best. That pairs the models, and tells more
-    than two errors do.
+    The rule of earlier versions for routes: `best_shares` tells in which share of resamplings of
+    the prompts, the same ones for all models, each of them was the best.
     """
     may_be_best: list[int] = []
     for index in sorted(range(len(best_shares)), key=lambda index: -best_shares[index]):

@@ -16,6 +16,8 @@ class ReasonCode(Enum):
     RATE_AT_MOST = auto()
     # A rate whose answers say nothing of other prompts (k, n).
     TOO_FEW_TO_TELL = auto()
+    # Agreement in turns of too few sessions (k, n, figures: the sessions, how many would tell).
+    TOO_FEW_SESSIONS = auto()
     # What answers have decided so far (k, n, figures: too low a rate, and the line between fit and
     # not fit): met, not met, open.
     DECIDED_YES = auto()

@@ -3,14 +3,16 @@ have of them."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 
-from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary
-from clawgauge.stats.load import carried, keeps_slo
+from clawgauge.records import CapacitySummary, Fit, Need, Percentiles, StepSummary, WithinSlo
+from clawgauge.stats.load import carried, is_range_thin, keeps_slo
+from clawgauge.stats.visits import N_ROUNDS
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.reasons import NEVER_SHOWN, Reason, ReasonCode
-from clawgauge.words import format_latency, format_percent, list_names, plural, rounded
+from clawgauge.words import format_latency, format_p, format_percent, list_names, plural, rounded
 
 # How what is counted is called; any other subject, as a job's own name for its prompts, stands for
 # itself.
@@ -32,6 +34,9 @@ _TEXTS = {
     ReasonCode.DECIDED_NO: "{subject} {k} of {n} (too few: needs {1})",
     ReasonCode.STILL_OPEN: "{subject} {k} of {n} (not decided, needs {1})",
     ReasonCode.TOO_FEW_TO_TELL: "{subject} {k} of {n} (too few to tell)",
+    ReasonCode.TOO_FEW_SESSIONS: (
+        "agrees in {k} of {turns} of {0}: too few sessions to say more; about {1} would tell"
+    ),
     ReasonCode.TIER_DECIDED: "{subject} {k} of {n} (Tier {0})",
     ReasonCode.TIER_NOT_DECIDED: "{subject} {k} of {n} (Tier {0}, not decided)",
     ReasonCode.NOT_TIER_1: "{subject} {k} of {n} (Tier {0}, not Tier 1)",
@@ -119,6 +124,8 @@ def word_state(fit: Fit) -> str:
         return _FITNESS_TEXTS[fit.fit]
     if fit.never_shown:
         return "cannot tell"
+    if fit.by_interval and fit.state == "open":
+        return "cannot tell yet"
     return word_fit_state(fit.state, fit.chance)
 
 
@@ -130,6 +137,11 @@ def word_fit_state(state: str, chance: float | None) -> str:
     if state == "likely_not_fit":
         chance = 1 - chance
     return f"{text} ({format_percent(chance)})"
+
+
+def word_behind(p: float) -> str:
+    """That another model is ahead: `behind by more than luck (p 0.012)`."""
+    return f"behind by more than luck (p {format_p(p)})"
 
 
 def word_lacking(needs: Sequence[Need]) -> str:
@@ -161,8 +173,18 @@ def word_reason(reason: Reason) -> str:
         n=reason.n,
         answers=plural(reason.n, "answer"),
         calls=plural(reason.n, "call"),
+        turns=plural(reason.n, "turn"),
         calls_were=plural(reason.n, "call was", "calls were"),
     )
+
+
+def word_sessions(n: int, n_effective: float) -> str:
+    """`4 sessions`; where a few of them have most of the turns, what they are worth besides."""
+    sessions = plural(n, "session")
+    worth = math.floor(n_effective + 0.5)
+    if worth < n - 1:
+        return f"{sessions} (worth {worth}, so much do they differ in length)"
+    return sessions
 
 
 def word_caution(reasons: Sequence[Reason]) -> str | None:
@@ -210,7 +232,7 @@ def word_capacity(entry: CapacitySummary) -> str:
     if entry.refused:
         return f"prompts of {length} tokens are refused: {entry.refused}"
     if not entry.steps:
-        return "nothing was measured"
+        return "not measured: no load was held for long enough"
     limited_by = _LIMITED_BY.get(entry.knee.limited_by, "") if entry.knee else ""
     return f"{_word_load(entry, length)}.{limited_by}"
 
@@ -233,11 +255,14 @@ def _word_load(entry: CapacitySummary, length: str) -> str:
     else:
         level = within.rate if within is not None else None
         unit = "requests a second"
-    if level == 0:
+    is_ever_kept = within is not None and bool(within.concurrency_to)
+    if level == 0 and not is_ever_kept:
         first = entry.steps[0]
         load = f"{first.level:g} {unit} at {length}"
         return f"not even {load} keeps your limits: {_word_step(first)}"
     step = entry.steps[-1]
+    if level == 0:
+        step = entry.steps[0]
     for candidate in entry.steps:
         if candidate.level == level:
             step = candidate
@@ -245,11 +270,38 @@ def _word_load(entry: CapacitySummary, length: str) -> str:
     load = f"{step.level:g} {unit} at {length}"
     if within is None or level is None:
         return _word_load_without_limits(entry, step, load, is_limit_seen=level is not None)
+    if within.concurrency_to is not None and within.concurrency_to > level:
+        return _word_range(entry, within, step)
     if within.broken_at is None:
         return f"{step.level:g} {unit} or more at {length}: {_word_step(step)}"
     broken_limit = _word_broken_limit(entry, within.broken_at)
     breaks = f"at {within.broken_at:.3g} it breaks your {broken_limit}"
     return f"{load}: {_word_step(step)}; {breaks}"
+
+
+def _word_range(entry: CapacitySummary, within: WithinSlo, step: StepSummary) -> str:
+    """`6 to 11 at once at 16k: 6 always, 11 in its quiet moments; at 6 first token p95 1.70 s …`.
+
+    `step` is the lower end, or the first step where that is 0.
+    """
+    low = within.concurrency
+    high = within.concurrency_to
+    or_more = " or more" if within.broken_at is None else ""
+    load = f"{low} to {high} at once{or_more} at {word_tokens(entry.context_tokens)}"
+    if entry.n_rounds < N_ROUNDS:
+        rounds = f"{entry.n_rounds} of {N_ROUNDS} rounds were made"
+        load = f"{load}: {rounds}, so the range is wider"
+    elif is_range_thin(entry.steps, entry.n_rounds):
+        load = f"{load}: this program was late at some visits, so the range is wider"
+    elif low == 0:
+        load = f"{load}: none always, {high}{or_more} in its quiet moments"
+    else:
+        load = f"{load}: {low} always, {high}{or_more} in its quiet moments"
+    parts = [load, f"at {step.level:g} {_word_step(step)}"]
+    if within.broken_at is not None and within.broken_at > (high or 0):
+        broken_limit = _word_broken_limit(entry, within.broken_at)
+        parts.append(f"at {within.broken_at:.3g} it breaks your {broken_limit}")
+    return "; ".join(parts)
 
 
 def _word_load_without_limits(

@@ -23,13 +23,13 @@ from clawgauge.history.jobs import judge_newest
 from clawgauge.history.overview import read_history
 from clawgauge.journal import list_runs, stat_file
 from clawgauge.journal.disk import RESULTS
-from clawgauge.records import RunSummary
-from clawgauge.reports.answer import choose, describe_jobs
+from clawgauge.records import RunConfig, RunSummary
+from clawgauge.reports.answer import describe_jobs
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.history import BY_NEWEST, describe_history
 from clawgauge.reports.html import Survey, read_runs, render_report
 from clawgauge.reports.html.sections import as_html, text
-from clawgauge.reports.words import describe_run
+from clawgauge.reports.overview import describe_in_one_line
 from clawgauge.run_data import Run
 from clawgauge.run_data.resume import resume_command
 from clawgauge.summary import summarize_folder
@@ -138,23 +138,45 @@ def run_link(path: Path) -> str:
 
 
 def _run_row(path: Path, summary: RunSummary | str) -> str:
-    if isinstance(summary, str):
-        answer = f"<p>{text(summary)}</p>"
-    else:
-        jobs = []
-        for choice in choose(summary.jobs):
-            title = escape(choice.why, quote=True)
-            jobs.append(f'<dt>{text(choice.job)}</dt><dd title="{title}">{text(choice.use)}</dd>')
-        answer = f"<p>{text(describe_run(summary))}</p><dl>{''.join(jobs)}</dl>"
+    run = Run.open(path)
     return _fill(
         "run.html",
         value=escape(path.name, quote=True),
         name=text(path.name),
         link=run_link(path),
-        started=format_date(Run.open(path).started_at_ms),
+        started=format_date(run.started_at_ms),
+        started_at=str(run.started_at_ms or 0),
         state=_describe_state(path),
-        answer=answer,
+        cells=_summary_cells(summary, run.config),
     )
+
+
+def _summary_cells(summary: RunSummary | str, config: RunConfig | None) -> str:
+    """The cells of a row that say what came of the run; one over all where it cannot be read."""
+    if isinstance(summary, str):
+        return f'<td class="unread" colspan="5">{text(summary)}</td>'
+    overview = describe_in_one_line(summary, config)
+    names = [model.name for model in overview.models]
+    if overview.n_more_models:
+        names.append(f"and {overview.n_more_models} more")
+    passed = [model.passed for model in overview.models]
+    tiers = [model.tier for model in overview.models]
+    rate = "" if overview.best_pass_rate is None else f"{overview.best_pass_rate:.6f}"
+    cells = [
+        _list_cell("models", names, names[0] if names else ""),
+        _list_cell("asked", [overview.suites], overview.suites),
+        _list_cell("passed", passed, rate),
+        _list_cell("tier", tiers, tiers[0] if tiers else ""),
+        _list_cell("answer", overview.answers, ""),
+    ]
+    return "".join(cells)
+
+
+def _list_cell(heading: str, lines: list[str], sort_by: str) -> str:
+    """A cell with its lines below one another; `sort_by` is what rows are put in order by."""
+    items = "".join(f'<div title="{escape(line, quote=True)}">{text(line)}</div>' for line in lines)
+    key = escape(sort_by, quote=True)
+    return f'<td class="{heading}" data-label="{heading}" data-sort="{key}">{items}</td>'
 
 
 def _describe_state(path: Path) -> str:

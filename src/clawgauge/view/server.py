@@ -51,7 +51,7 @@ _KEEPALIVE_S = 75.0
 # Whose report is waited for on a page that says so, and after how long.
 _LARGE_BYTES = 4 << 20
 _SOON_S = 0.5
-_TYPES = {"view.css": "text/css", "live.js": "text/javascript"}
+_TYPES = {"view.css": "text/css", "live.js": "text/javascript", "runs.js": "text/javascript"}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",

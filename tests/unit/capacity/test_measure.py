@@ -14,6 +14,7 @@ import pytest
 
 from clawgauge.capacity.dispatcher import Dispatcher, SteadyWindow
 from clawgauge.capacity.measure import measure_capacity
+from clawgauge.capacity.scope import word_end
 from clawgauge.capacity.search import LevelSearch
 from clawgauge.errors import CallFailure
 from clawgauge.journal.folder import RunFolder
@@ -90,6 +91,9 @@ class Told:
 
     def __init__(self) -> None:
         self.all: list[Any] = []
+
+    def step_begun(self, context_tokens: int, load: str) -> None:
+        """Only what has come of a load counts here."""
 
     def step_measured(self, context_tokens: int, step: StepSummary) -> None:
         self.all.append(step)
@@ -198,6 +202,30 @@ def test_the_time_binds_what_comes_before_the_load_too(tmp_path: Path) -> None:
         patch.setattr("clawgauge.capacity.measure._GRACE_S", 0.1)
         told = asyncio.run(asyncio.wait_for(load(made(tmp_path, box, max_time_s=0.1), box), 60))
     assert "--max-time is over" in told[-1]
+    assert "stands" not in told[-1], "nothing was measured"
+
+
+def test_what_was_measured_is_said_to_stand_where_there_is_something(tmp_path: Path) -> None:
+    """No call under load is answered in time."""
+    box = Box("hangs-later")
+    few = asyncio.run(load(made(tmp_path / "none", box, max_time_s=0.5), box))
+    assert few[-1] == "the time ended before 1 at once were steady" or "is over" in few[-1]
+    assert not any("stands" in str(line) for line in few)
+    assert word_end("the time ended", 0) == "the time ended"
+    assert word_end("the time ended", 3) == "the time ended: what was measured stands"
+
+
+def test_progress_is_shown_before_the_first_call_and_says_what_calibration_took(
+    tmp_path: Path,
+) -> None:
+    box = Box("hangs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clawgauge.capacity.measure._GRACE_S", 0.1)
+        told = asyncio.run(asyncio.wait_for(load(made(tmp_path, box, max_time_s=0.1), box), 60))
+    assert told[0] == "box:m: getting ready"
+    assert told[1].startswith("calibrating by two short calls")
+    assert told[2].startswith("calibration took ")
+    assert told[3] == "asking whether prompts of 1000 tokens are read whole"
 
 
 def test_who_stops_a_load_does_not_wait_for_its_answers(tmp_path: Path) -> None:

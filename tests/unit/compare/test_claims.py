@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,14 +42,18 @@ class Machine:
         return base_ms * math.exp(self._mood)
 
 
-def make_side(runs: list[Tallies], *, interleave: bool) -> Side:
-    """A side that has been read, as far as times are concerned."""
+def make_side(
+    runs: list[Tallies], *, interleave: bool = False, hours: Sequence[float] | None = None
+) -> Side:
+    """A side that has been read, as far as times are concerned; its runs a day apart, or started at these `hours`."""
     config = SimpleNamespace(options=SimpleNamespace(interleave=interleave))
-    run: Any = SimpleNamespace(config=config)
-    tallied = [
-        TalliedRun(run=run, tallies=tallies, judged_by={}, reported={}, n_unreadable_lines=0)
-        for tallies in runs
-    ]
+    tallied = []
+    for number, tallies in enumerate(runs):
+        hour = 24 * number if hours is None else hours[number]
+        run: Any = SimpleNamespace(config=config, started_at_ms=hour * 3_600_000)
+        tallied.append(
+            TalliedRun(run=run, tallies=tallies, judged_by={}, reported={}, n_unreadable_lines=0)
+        )
     return Side(runs=tallied, tallies={}, judged_by={}, reported={})
 
 
@@ -83,21 +87,55 @@ def run_times(rng: random.Random, phi: float, base: list[float]) -> list[float]:
     return [machine.time_ms(each) for each in base]
 
 
-def between_runs(rng: random.Random, phi: float, factor: float, n_runs: int) -> PairedShift:
-    """So many runs a side, each in a mood of its own."""
-    base = bases(rng)
-    sides, joint = [], []
-    for target, slower in ((A, 1.0), (B, factor)):
-        runs = [run_times(rng, phi, [each * slower for each in base]) for _ in range(n_runs)]
+def compare_sides_of_runs(
+    runs_a: list[list[float]], runs_b: list[list[float]], hours: tuple[list[float], list[float]]
+) -> PairedShift:
+    """Two sides of such runs, each with the times of its prompts, started at these hours."""
+    sides = []
+    joint = []
+    for target, runs, started in zip((A, B), (runs_a, runs_b), hours, strict=True):
         tallied: list[Tallies] = []
         for run in runs:
             prompts = {("s", f"P{n}"): timed(time) for n, time in enumerate(run)}
             tallied.append({target: prompts})
-        sides.append(make_side(tallied, interleave=False))
+        sides.append(make_side(tallied, hours=started))
         joint.append([timed(*times) for times in zip(*runs, strict=True)])
     key = [("s", f"P{n}") for n in range(N_PROMPTS)]
     shared = [SharedPrompt(k, k, a, b) for k, a, b in zip(key, *joint, strict=True)]
     return compare_times(*sides, shared)
+
+
+def between_days(rng: random.Random, phi: float, factor: float, n_runs: int) -> PairedShift:
+    """So many runs a side, each in a mood and on a day of its own."""
+    base = bases(rng)
+    runs_a = [run_times(rng, phi, base) for _ in range(n_runs)]
+    slower = [each * factor for each in base]
+    runs_b = [run_times(rng, phi, slower) for _ in range(n_runs)]
+    hours_a = [24.0 * number for number in range(n_runs)]
+    hours_b = [24.0 * (20 + number) for number in range(n_runs)]
+    return compare_sides_of_runs(runs_a, runs_b, (hours_a, hours_b))
+
+
+def on_days(
+    rng: random.Random, day_sd: float, run_sd: float, factor: float, *, is_shared: bool
+) -> PairedShift:
+    """Three days a side of two runs each; with `is_shared` both sides run on the same three, once a day."""
+    base = bases(rng)
+    n_runs = 1 if is_shared else 2
+    days_a = [rng.gauss(0, day_sd) for _ in range(3)]
+    days_b = days_a if is_shared else [rng.gauss(0, day_sd) for _ in range(3)]
+    runs: list[list[list[float]]] = []
+    for days, slower in ((days_a, 1.0), (days_b, factor)):
+        side = []
+        for day in days:
+            for _ in range(n_runs):
+                pace = math.exp(day + rng.gauss(0, run_sd))
+                side.append([each * slower * pace * math.exp(rng.gauss(0, 0.1)) for each in base])
+        runs.append(side)
+    hours_a = [24.0 * day + hour for day in range(3) for hour in range(n_runs)]
+    first_b_hour = 2.0 if is_shared else 24.0 * 10
+    hours_b = [first_b_hour + hour for hour in hours_a]
+    return compare_sides_of_runs(runs[0], runs[1], (hours_a, hours_b))
 
 
 def timed(*times_ms: float) -> PromptTally:
@@ -113,7 +151,7 @@ def share_changed(n: int, simulate: Callable[[], PairedShift | PairedRate]) -> f
 def test_single_runs_never_call_times_changed(phi: float) -> None:
     """One run a side, however different: cannot tell. (0.1.0 called 10% to 87% of equal models different.)"""
     rng = random.Random(1)
-    found = [between_runs(rng, phi, factor, 1) for factor in (1.0, 1.15, 2.0) for _ in range(50)]
+    found = [between_days(rng, phi, factor, 1) for factor in (1.0, 1.15, 2.0) for _ in range(50)]
     assert {one.verdict for one in found} == {"cannot_tell"}
     assert {one.p for one in found} == {1.0} and all(one.difference is not None for one in found)
 
@@ -153,17 +191,41 @@ def test_turns_say_what_they_could_have_seen(phi: float) -> None:
 
 @pytest.mark.parametrize("n_runs", [3, 5])
 @pytest.mark.parametrize("phi", PHIS)
-def test_runs_call_equal_models_different_in_six_of_a_hundred_at_most(
+def test_days_call_equal_models_different_in_six_of_a_hundred_at_most(
     phi: float, n_runs: int
 ) -> None:
-    """Three or five runs a side of the same model, each in a mood of its own."""
+    """Three or five days a side of the same model, each run in a mood of its own."""
     rng = random.Random(5)
     share = share_changed(
-        1_500 if n_runs == 3 else 800, lambda: between_runs(rng, phi, 1.0, n_runs)
+        1_500 if n_runs == 3 else 800, lambda: between_days(rng, phi, 1.0, n_runs)
     )
-    power = share_changed(300, lambda: between_runs(rng, phi, 1.3, n_runs))
-    print(f"{n_runs} runs a side, phi {phi}: false {share:.3f}, power {power:.3f} for 30%")
+    power = share_changed(300, lambda: between_days(rng, phi, 1.3, n_runs))
+    print(f"{n_runs} days a side, phi {phi}: false {share:.3f}, power {power:.3f} for 30%")
     assert share <= 0.06
+
+
+@pytest.mark.parametrize(
+    ("day_sd", "run_sd", "is_shared", "least_power"),
+    [
+        (0.05, 0.02, False, 0.8),
+        (0.10, 0.03, False, 0.25),
+        (0.05, 0.02, True, 0.9),
+        (0.10, 0.03, True, 0.7),
+    ],
+)
+def test_good_and_bad_days_are_no_change(
+    day_sd: float, run_sd: float, is_shared: bool, least_power: float
+) -> None:
+    """The same model on three days a side is called changed in 5% at most; 20% more is found, best where both ran on
+    each day.
+    """
+    rng = random.Random(f"{day_sd} {is_shared}")
+    n = 6_000 if is_shared else 3_000
+    false = share_changed(n, lambda: on_days(rng, day_sd, run_sd, 1.0, is_shared=is_shared))
+    power = share_changed(300, lambda: on_days(rng, day_sd, run_sd, 1.2, is_shared=is_shared))
+    print(f"day sd {day_sd}, shared days {is_shared}: false {false:.3f}, power {power:.3f} for 20%")
+    assert false <= 0.055
+    assert power >= least_power
 
 
 def rate_of(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import random
+from collections import Counter
 from pathlib import Path
+from statistics import NormalDist
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import pytest
@@ -12,9 +17,12 @@ from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison
 from clawgauge.compare.gate import parse_rule
 from clawgauge.reports.compare import render_comparison_junit
+from clawgauge.suites import load_suite
 from support.written_runs import config, prompt, record, write_run
 
 pytestmark = pytest.mark.slow
+# What both sides make of one prompt.
+Sides: TypeAlias = tuple[float, float]
 RULE = "objective_pass_rate<0 (significant)"
 
 
@@ -51,6 +59,55 @@ def test_a_gate_is_seldom_wrong(n: int) -> None:
     assert broken_share(n, 0.09, 0.09) <= 0.055
     assert broken_share(n, 0.10, 0.05, "objective_pass_rate<-0.05 (significant)") <= 0.055
     assert broken_share(n, 0.02, 0.02) <= 0.055
+
+
+@functools.cache
+def family_sizes() -> list[int]:
+    """How many prompts the families have that the example of a gate asks."""
+    families: Counter[tuple[str, str]] = Counter()
+    for name in ("native_tools", "restraint"):
+        families.update(prompt.family for prompt in load_suite(name).prompts)
+    return list(families.values())
+
+
+def draw_families(dice: random.Random, rates: tuple[float, float]) -> list[list[Sides]]:
+    """What A and B make of these prompts, each asked once: what the answers to a family have in common is half."""
+    limits = [NormalDist().inv_cdf(rate) for rate in rates]
+    families = []
+    for size in family_sizes():
+        difficulty = math.sqrt(0.5) * dice.gauss(0, 1)
+        family = []
+        for _ in range(size):
+            a, b = (float(difficulty + math.sqrt(0.5) * dice.gauss(0, 1) < one) for one in limits)
+            family.append((a, b))
+        families.append(family)
+    return families
+
+
+@pytest.mark.parametrize(
+    ("rule", "drop", "least", "most"),
+    [
+        ("objective_pass_rate<0 (significant)", 0.0, 0.0, 0.055),
+        ("objective_pass_rate<0 (significant)", 0.05, 0.35, 0.6),
+        ("objective_pass_rate<0 (significant)", 0.1, 0.8, 1.0),
+        ("objective_pass_rate<0 (significant)", 0.15, 0.95, 1.0),
+        ("objective_pass_rate<-0.05 (significant)", 0.05, 0.0, 0.055),
+        ("objective_pass_rate<-0.05 (significant)", 0.1, 0.3, 0.5),
+        ("objective_pass_rate<-0.05 (significant)", 0.15, 0.75, 1.0),
+    ],
+)
+def test_the_gate_of_the_examples_catches_what_is_said(
+    rule: str, drop: float, least: float, most: float
+) -> None:
+    """Of `native_tools` and `restraint`, asked of a model that passes 90%: how often a drop breaks the rule."""
+    dice = random.Random(3)
+    judge = parse_rule(rule)
+    n_broken = 0
+    for _ in range(1_500):
+        families = draw_families(dice, (0.9, 0.9 - drop))
+        n_broken += judge.chance_of_rates(families) < 0.05
+    print(f"{rule}, {len(family_sizes())} families, drop {drop}: broken {n_broken / 1_500:.3f}")
+    assert least <= n_broken / 1_500 <= most
 
 
 def same_model_twice(tmp_path: Path, rules: list[str], n_pairs: int = 60) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Several runs a side, and what one run a side cannot tell."""
+"""Several runs a side, and what runs of one day cannot tell."""
 
 from __future__ import annotations
 
@@ -12,31 +12,43 @@ import pytest
 
 from clawgauge.compare.comparison import ComparisonOptions, IncomparableRuns, compare_runs
 from clawgauge.compare.findings import PairComparison
+from clawgauge.compare.gate import parse_rule
+from clawgauge.errors import ConfigError
 from clawgauge.reports.compare import describe_comparison, say_difference
 from clawgauge.reports.terminal import as_text
 from clawgauge.run_data import Collector, Run
-from support.written_runs import LABEL, MODEL, config, prompt, record, unanswered, write_run
+from support.written_runs import LABEL, MODEL, T0, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(12)]
 PLAN = config([prompt(i) for i in IDS])
 MOODS = (0.97, 1.0, 1.04)
 
 
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+
+
 def write_side(
-    tmp_path: Path, name: str, factor: float, moods: Sequence[float] = MOODS
+    tmp_path: Path,
+    name: str,
+    factor: float,
+    moods: Sequence[float] = MOODS,
+    *,
+    from_ms: int = 0,
+    apart_ms: int = DAY_MS,
 ) -> list[Path]:
-    """Runs of twelve prompts that take 1 to 2 seconds, each run in a mood of its own; the last prompt fails in one."""
-    return [
-        write_run(
-            tmp_path / f"{name}{number}",
-            [
-                record(i, n < 11 or number > 0, e2e_ms=round((1000 + 90 * n) * factor * mood))
-                for n, i in enumerate(IDS)
-            ],
-            config=PLAN,
-        )
-        for number, mood in enumerate(moods)
-    ]
+    """Runs of twelve prompts that take 1 to 2 seconds, a day apart unless said, each run in a mood of its own; the last
+    prompt fails in one.
+    """
+    runs = []
+    for number, mood in enumerate(moods):
+        lines = []
+        for n, i in enumerate(IDS):
+            time_ms = round((1000 + 90 * n) * factor * mood)
+            lines.append(record(i, n < 11 or number > 0, e2e_ms=time_ms))
+        plan = PLAN | {"created_at_ms": T0 + from_ms + number * apart_ms}
+        runs.append(write_run(tmp_path / f"{name}{number}", lines, config=plan))
+    return runs
 
 
 def only_pair(a: list[Path], b: list[Path]) -> PairComparison:
@@ -44,14 +56,17 @@ def only_pair(a: list[Path], b: list[Path]) -> PairComparison:
     return pair
 
 
-def test_three_runs_a_side_tell_a_model_from_its_machines_mood(tmp_path: Path) -> None:
-    """A model half as slow again is found; one a little slower than runs differ anyway is not, and it is said how much
+def test_three_days_a_side_tell_a_model_from_its_machines_mood(tmp_path: Path) -> None:
+    """A model half as slow again is found; one a little slower than days differ anyway is not, and it is said how much
     would have been.
     """
-    a, b, near = (write_side(tmp_path, *side) for side in (("a", 1.0), ("b", 1.5), ("n", 1.02)))
-    changed, same = only_pair(a, b).latency_ms, only_pair(a, near).latency_ms
+    a = write_side(tmp_path, "a", 1.0)
+    later_ms = 10 * DAY_MS
+    changed = only_pair(a, write_side(tmp_path, "b", 1.5, from_ms=later_ms)).latency_ms
+    same = only_pair(a, write_side(tmp_path, "n", 1.02, from_ms=later_ms)).latency_ms
     assert changed is not None and same is not None
-    assert (changed.test, changed.verdict, changed.n_prompts) == ("between_runs", "changed", 12)
+    assert (changed.test, changed.verdict, changed.n_prompts) == ("means_of_days", "changed", 12)
+    assert (changed.n_days_a, changed.n_days_b, changed.n_shared_days) == (3, 3, 0)
     assert changed.ratio == pytest.approx(1.5, rel=0.01) and changed.ratio_ci95 is not None
     assert changed.ratio_ci95[0] < 1.5 < changed.ratio_ci95[1] and changed.ratio_ci95[0] > 1
     assert (
@@ -60,6 +75,38 @@ def test_three_runs_a_side_tell_a_model_from_its_machines_mood(tmp_path: Path) -
         and same.ci95[0] < 0 < same.ci95[1]
     )
     assert same.smallest_change is not None and 0.05 < same.smallest_change < 0.3
+
+
+def test_a_and_b_on_each_of_three_days_are_compared_by_day(tmp_path: Path) -> None:
+    """Days that differ twofold hide a fifth between other days, and hide nothing between sides that share them."""
+    moods = (1.0, 2.0, 1.4)
+    a = write_side(tmp_path, "a", 1.0, moods)
+    b = write_side(tmp_path, "b", 1.2, (1.01, 2.0, 1.39), from_ms=2 * HOUR_MS)
+    found = compare_runs(a, b, ComparisonOptions())
+    shift = found.pairs[0].latency_ms
+    assert shift is not None
+    assert (shift.test, shift.verdict, shift.n_shared_days) == ("by_day", "changed", 3)
+    assert shift.ratio == pytest.approx(1.2, rel=0.02)
+    shown = " ".join(as_text(describe_comparison(found), 100).split())
+    assert "Student's test on the differences by day (3 days of both)" in shown
+    other_days = write_side(tmp_path, "c", 1.2, (1.01, 2.0, 1.39), from_ms=10 * DAY_MS)
+    apart = only_pair(a, other_days).latency_ms
+    assert apart is not None and (apart.test, apart.verdict) == ("means_of_days", "cannot_tell")
+
+
+@pytest.mark.parametrize("apart_ms", [HOUR_MS, 5 * HOUR_MS])
+def test_many_runs_of_one_day_are_one_day(tmp_path: Path, apart_ms: int) -> None:
+    """Three runs on Monday against three on Friday: a bad Friday looks as a slower model does."""
+    a = write_side(tmp_path, "a", 1.0, apart_ms=apart_ms)
+    b = write_side(tmp_path, "b", 2.0, from_ms=4 * DAY_MS, apart_ms=apart_ms)
+    found = compare_runs(a, b, ComparisonOptions())
+    shift = found.pairs[0].latency_ms
+    assert shift is not None and (shift.verdict, shift.p, shift.ci95) == ("cannot_tell", 1.0, None)
+    shown = " ".join(as_text(describe_comparison(found), 100).split())
+    assert "one day a side cannot tell a model from its machine's mood" in shown
+    assert "run both on each of three days or more" in shown
+    with pytest.raises(ConfigError, match="fewer than three days a side"):
+        compare_runs(a, b, ComparisonOptions(rules=[parse_rule("p50_ms>20% (significant)")]))
 
 
 def test_the_verdicts_of_all_runs_of_a_side_count(tmp_path: Path) -> None:
@@ -93,8 +140,8 @@ def test_every_results_file_is_gone_through_once(
     assert read == dict.fromkeys([*a, *b], 1)
 
 
-@pytest.mark.parametrize(("n", "words"), [(1, "one run a side"), (2, "2 runs a side")])
-def test_fewer_runs_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words: str) -> None:
+@pytest.mark.parametrize(("n", "words"), [(1, "one day a side"), (2, "2 days a side")])
+def test_fewer_days_cannot_tell_and_say_what_to_do(tmp_path: Path, n: int, words: str) -> None:
     """However large the difference: it is shown with its size, the load of both sides, and the way to know."""
     a, b = write_side(tmp_path, "a", 1.0, MOODS[:n]), write_side(tmp_path, "b", 3.0, MOODS[:n])
     for load, run in ((0.5, a[0]), (7.25, b[0])):

@@ -38,6 +38,7 @@ from support.written_runs import (
     write_run,
 )
 
+DAY_MS = 86_400_000
 IDS = [f"P{n}" for n in range(30)]
 PROMPTS = [prompt(i) for i in IDS]
 GET = {"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}
@@ -328,6 +329,46 @@ def test_a_fall_that_is_more_than_luck_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_a_small_fall_of_prompts_that_never_change_sides_is_said(tmp_path: Path) -> None:
+    """Three prompts of thirty lost for good after ten runs that were all alike: other prompts' luck is not in it."""
+    for day in range(1, 13):
+        write_passes(tmp_path, day, 28 if day <= 10 else 25)
+    (sentence,) = look(tmp_path).trends[0].drift
+    assert sentence.startswith("pass rate fell from 93% · 280/300 to 83% · 50/60 of the answers")
+    assert "since day11 (10 runs before, 2 since; clawgauge compare day10 day11)" in sentence
+
+
+def write_plain(runs: Path, day: int, asked: int, n_passed: int) -> Path:
+    """A run whose answers decided how many prompts it asked."""
+    plan = config(
+        PROMPTS, created_at_ms=T0 + day * DAY_MS, rule=2, decision={"jobs": ["main agent"]}
+    )
+    lines = [record(i, n < n_passed) for n, i in enumerate(IDS[:asked])]
+    return write_run(runs / f"day{day}", lines, config=plan)
+
+
+def test_plain_runs_are_compared_over_the_prompts_that_all_have_asked(tmp_path: Path) -> None:
+    """And it is said over how many. What one asked alone makes it no better, and one that was broken off takes nothing
+    away from the others.
+    """
+    write_plain(tmp_path, 1, asked=20, n_passed=18)
+    write_plain(tmp_path, 2, asked=30, n_passed=18)
+    write_plain(tmp_path, 3, asked=2, n_passed=2)
+    history = look(tmp_path)
+    (trend,) = history.trends
+    assert trend.n_compared == 20
+    assert [(point.n_passed, point.n_asked) for point in trend.points] == [
+        (18, 20),
+        (18, 20),
+        (2, 2),
+    ]
+    assert trend.best.run_id == "day2" and trend.drift == []
+    shown = " ".join(as_text(describe_history(history), 200).split())
+    assert "the 3 runs are compared over the 20 prompts that they have all asked" in shown
+    (listed,) = [run for run in history.runs if run.run_id == "day2"]
+    assert listed.passes == {LABEL: (18, 30)}
+
+
 def test_luck_on_either_side_is_no_drift(tmp_path: Path) -> None:
     """One of thirty lost after a clean run is within what luck does to both runs."""
     write_passes(tmp_path, 1, 30)
@@ -360,24 +401,51 @@ def write_paces(runs: Path, paces: Sequence[float]) -> None:
             record(i, e2e_ms=round(pace * 200 * 1.17**n * (1 + (n * day) % 7 / 100)))
             for n, i in enumerate(IDS)
         ]
-        write_run(runs / f"day{day}", lines, config=config(PROMPTS, created_at_ms=T0 + day))
+        plan = config(PROMPTS, created_at_ms=T0 + day * DAY_MS)
+        write_run(runs / f"day{day}", lines, config=plan)
+
+
+STEADY = [1, 1.01, 0.99, 1.02, 1, 0.98, 1.01, 1, 0.99, 1]
+UNSTEADY = [1, 1.2, 0.88, 1.1, 0.85, 1.15, 0.9, 1, 1.2, 0.86]
 
 
 def test_a_slower_model_is_said(tmp_path: Path) -> None:
-    """A seventh slower for three runs after ten others, however much the prompts differ from each other."""
-    write_paces(tmp_path, [1, 1.01, 0.99, 1.02, 1, 0.98, 1.01, 1, 0.99, 1, 1.15, 1.16, 1.14])
-    (sentence,) = look(tmp_path).trends[0].drift
-    assert sentence.startswith("calls take 15% longer since day11")
+    """A fifth slower for four runs after ten others, however much the prompts differ from each other; the comparison
+    that looks closer has three days a side.
+    """
+    write_paces(tmp_path, [*STEADY, 1.2, 1.21, 1.19])
+    assert look(tmp_path).trends[0].drift == []
+    write_paces(tmp_path, [*STEADY, 1.2, 1.21, 1.19, 1.2])
+    (trend,) = look(tmp_path).trends
+    (sentence,) = trend.drift
+    assert sentence.startswith("calls take 19% longer since day11")
     assert sentence.endswith(
-        "(10 runs before, 3 since; clawgauge compare day8,day9,day10 day11,day12,day13)"
+        "(10 runs before, 4 since; clawgauge compare day8,day9,day10 day11,day12,day13)"
     )
     assert look(tmp_path, suite="core").trends[0].drift == [sentence]
+    assert trend.pace_spread is None
 
 
-def test_a_machine_that_is_not_always_as_fast_has_not_drifted(tmp_path: Path) -> None:
-    """Runs that differ by a tenth either way are what these runs are."""
-    write_paces(tmp_path, [1, 1.1, 0.93, 1.05, 0.9, 1.08, 0.95, 1, 1.1, 1.06])
+@pytest.mark.parametrize("n_slow", [1, 2, 3])
+def test_a_few_slow_runs_are_no_drift(tmp_path: Path, n_slow: int) -> None:
+    """However slow, also in a row: the machine was busy."""
+    write_paces(tmp_path, [*STEADY, *[3.0] * n_slow, *STEADY])
     assert look(tmp_path).trends[0].drift == []
+
+
+def test_of_a_machine_that_is_not_always_as_fast_it_is_said_how_much(tmp_path: Path) -> None:
+    """Runs that differ by a seventh either way are what these runs are; four that take 30% longer are nothing there."""
+    for paces in (UNSTEADY, [*UNSTEADY, 1.3, 1.31, 1.29, 1.3]):
+        write_paces(tmp_path, paces)
+        history = look(tmp_path)
+        (trend,) = history.trends
+        assert trend.drift == []
+        assert trend.pace_spread is not None and 0.1 < trend.pace_spread < 0.25
+        shown = " ".join(as_text(describe_history(history), 200).split())
+        assert re.search(r"runs differ by about \d\d% in how long calls take, so a change", shown)
+    write_paces(tmp_path, [*UNSTEADY, *[3.0] * 4])
+    (sentence,) = look(tmp_path).trends[0].drift
+    assert "longer since day11" in sentence
 
 
 def test_a_run_that_was_broken_off_is_no_whole_one(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from clawgauge.compare.comparison import ComparisonOptions, compare_runs
 from clawgauge.compare.findings import Comparison, PairedRate
 from clawgauge.reports.compare import RATE_TITLES, SHIFT_TITLES, describe_comparison, say_overall
 from clawgauge.reports.terminal import as_text
-from support.written_runs import config, prompt, record, unanswered, write_run
+from support.written_runs import T0, config, prompt, record, unanswered, write_run
 
 IDS = [f"P{n}" for n in range(120)]
 PLAN = config([prompt(i) for i in IDS])
+MOODS = (0.99, 1.0, 1.01)
 SIDES = (("a", 1, 100), ("b", 3, 70))
 
 
@@ -30,11 +31,12 @@ def wide(tmp_path: Path) -> Comparison:
             record(i, n < n_passed, e2e_ms=round((50_000 + 97 * n) * factor), **times)
             for n, i in enumerate(IDS)
         ]
-        return write_run(tmp_path / name, lines, config=PLAN)
+        day = MOODS.index(float(name[1:])) + (10 if name.startswith("b") else 0)
+        plan = PLAN | {"created_at_ms": T0 + day * 86_400_000}
+        return write_run(tmp_path / name, lines, config=plan)
 
-    moods = (0.99, 1.0, 1.01)
     sides = [
-        [write(f"{side}{mood}", mood * factor, n) for mood in moods] for side, factor, n in SIDES
+        [write(f"{side}{mood}", mood * factor, n) for mood in MOODS] for side, factor, n in SIDES
     ]
     return compare_runs(*sides, ComparisonOptions())
 

@@ -51,7 +51,8 @@ def show_tools_verbose(place: Path) -> str:
 
 
 def show_capacity(place: Path) -> str:
-    write_load(place / "run", Target("ollama_openai", "qwen3:8b"), n_failed=20)
+    target = Target("ollama_openai", "qwen3:8b")
+    write_load(place / "run", target, 0.9, n_failed=20, n_rounds=5, slow_visit=3)
     summary, run = read(place / "run")
     return as_text(describe_summary(summary, run.config), 100)
 

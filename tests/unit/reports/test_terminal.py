@@ -107,7 +107,7 @@ def test_a_name_keeps_what_tells_it_from_others(tmp_path, width):
 def test_the_tier_has_room_in_eighty_columns(tmp_path):
     """Columns come back in where a wider one has left: marks stand close, and the tier is seen."""
     header = answer(write_agent_run(tmp_path / "run"), 80).splitlines()[0].split()
-    assert {"tier", "tools", "restraint", "tasks"} < set(header)
+    assert {"tier", "pass", "tools", "tasks"} < set(header)
 
 
 def test_a_caution_stands_in_the_row_of_its_model(tmp_path):
@@ -314,14 +314,15 @@ def test_who_answered_all_says_how_many_and_a_column_of_all_is_none(tmp_path):
 
 
 def test_a_narrow_terminal_keeps_what_decides_the_jobs_and_names_the_rest(tmp_path):
-    """Tools, restraint and tasks stay longest; one line says what is left out, and how to see it."""
+    """What passed always stays, tools and tasks longest of the rest; one line says what is left out, and how to see
+    it."""
     text = as_text(describe_summary(summarize_folder(write_agent_run(tmp_path / "run"))), 80)
     heading = next(line for line in text.splitlines() if line.startswith("model "))
-    assert heading.split()[-3:] == ["tools", "restraint", "tasks"]
+    assert heading.split()[-3:] == ["pass", "tools", "tasks"]
     told = " ".join(text.split())
     assert (
         "no room for" in told
-        and " pass" in told
+        and " restraint" in told
         and "COLUMNS=200 before the command shows all" in told
     )
     assert "no room" not in as_text(describe_summary(summarize_folder(tmp_path / "run")), 200)

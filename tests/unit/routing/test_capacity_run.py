@@ -40,22 +40,50 @@ def test_a_capacity_run_sets_how_many_subagents_and_is_read_once(tmp_path: Path)
     assert len(loads) == 1 and [step.n for step in summary.capacity[0].steps] == [60, 60, 60]
 
 
+def test_route_takes_the_number_that_always_keeps_the_limits(tmp_path: Path) -> None:
+    """At one visit of five everything took twice as long: 2 at once was too slow then."""
+    model = Measured(Target("ollama_openai", "qwen3:8b"), OLLAMA)
+    MeasuredRun([model], for_subagents=True).write(tmp_path / "runs")
+    write_load(tmp_path / "runs" / "load", model.target, 0.9, n_rounds=5, slow_visit=3)
+    done = clawgauge(tmp_path, "route", "measured", "load", "--json")
+    assert done.code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["configuration"]["agents"]["defaults"]["subagents"]["maxConcurrent"] == 1
+    assert "1 to 2 at once at 16k: 1 always, 2 in its quiet moments" in done.stdout
+
+
+def test_a_run_of_one_visit_and_one_of_five_are_shown_and_not_judged(tmp_path: Path) -> None:
+    """As 0.2.0 wrote it, and as it is written now."""
+    target = Target("ollama_openai", "qwen3:8b")
+    write_load(tmp_path / "runs" / "old", target)
+    write_load(tmp_path / "runs" / "new", target, 1.5, n_rounds=5)
+    done = clawgauge(tmp_path, "compare", "old", "new")
+    assert done.code == 0, done.stderr
+    assert "2 at once in A, 1 at once in B" in done.stdout
+    assert "cannot tell: too few visits" in done.stdout
+    assert "changed" not in done.stdout
+    shown = clawgauge(tmp_path, "show", "old").stdout
+    assert "2 at once at 16k: first token p95 1.50 s" in shown
+    assert "one visit of each number of clients" in shown
+
+
 def test_two_capacity_runs_are_compared_figure_by_figure_unless_their_loads_differ(
     tmp_path: Path,
 ) -> None:
     target = Target("ollama_openai", "qwen3:8b")
     for name, slower, output in (("before", 1.0, 8), ("after", 1.5, 8), ("longer", 1.0, 64)):
-        write_load(tmp_path / "runs" / name, target, slower, output)
+        write_load(tmp_path / "runs" / name, target, slower, output, n_rounds=5)
     done = clawgauge(tmp_path, "compare", "before", "after", "--json")
     told = {
         (one["load"], one["figure"]): (one["a"], one["b"], one["verdict"])
         for one in json.loads(done.stdout)
     }
-    assert told["16k", "at once"][:2] == (2, 1) and told["16k, 1", "ttft p50 ms"] == (
-        1000,
+    assert told["16k", "at once"][:2] == (2, 1) and told["16k, 2", "ttft p50 ms"] == (
         1500,
+        2250,
         "changed",
     )
+    assert told["16k, 1", "ttft p50 ms"][2] == "cannot tell: too few visits"
     shown = clawgauge(tmp_path, "compare", "before", "after").stdout
     assert shown.startswith(
         "what it can carry\n  ollama_openai:qwen3:8b at 16k: 2 at once in A, 1 at once in B\n"
@@ -79,9 +107,9 @@ def test_rates_and_changes_of_models_are_compared_in_their_own_words() -> None:
         for rate, at in ((4.0, None), (2.0, 2.1), (1.0, 2.0))
     ]
     (change,) = compare_capacity(rates[1:2], rates[2:])
-    assert change[1:] == ("2k", "a second", 2.0, 1.0, "")
+    assert change[1:6] == ("2k", "a second", 2.0, 1.0, "")
     (change,) = compare_capacity(rates[:1], rates[1:2])
-    assert change[1:] == ("2k", "a second", 4.0, 2.0, "or more in A"), (
+    assert change[1:6] == ("2k", "a second", 4.0, 2.0, "or more in A"), (
         "it was stopped before a limit was seen"
     )
     assert "4 a second or more in A, 2 a second in B" in str(describe_load_changes([change]))
@@ -97,4 +125,4 @@ def test_rates_and_changes_of_models_are_compared_in_their_own_words() -> None:
     (same,) = compare_capacity(swaps[1:2], swaps[2:])
     assert same.verdict == "no change seen", "however tight the intervals are"
     (change,) = compare_capacity(swaps[:1], swaps[1:2])
-    assert change[1:] == ("cold", "ttft p50 ms", 900.0, 1200.0, "changed")
+    assert change[1:6] == ("cold", "ttft p50 ms", 900.0, 1200.0, "changed")

@@ -6,20 +6,21 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from clawgauge.errors import ConfigError
 from clawgauge.prices import load_prices
-from clawgauge.records import Target
+from clawgauge.records import RULE, Target
 from clawgauge.reports.route import describe_decision, describe_forecast
 from clawgauge.reports.terminal import as_text
 from clawgauge.routing.chains import best_chain, forecast, parse_chain
 from clawgauge.routing.decision import decide
 from clawgauge.routing.evidence import gather_evidence
 from clawgauge.routing.policy import LimitCode, Limits, Policy, Weights, read_policy
-from clawgauge.routing.wording import cite, word_places, word_removed_by, word_tie
+from clawgauge.routing.wording import cite, word_place, word_places, word_removed_by, word_tie
 from clawgauge.stats.proportions import wilson_interval
 from support.measured_models import MeasuredRun
 from support.written_runs import LABEL, PROVIDER, config, prompt, record, unanswered, write_run
@@ -218,6 +219,79 @@ def test_a_tie_is_called_one_and_what_is_in_use_stays(tmp_path: Path) -> None:
         1.0,
         "ollama_openai:better",
     )
+
+
+def _of_todays_rule(tmp_path: Path, task_passes: int, **changes: Any) -> Path:
+    """Two models that are fit as main agent; the second did so many of the forty tasks that the first did."""
+    good = replace(QWEN, target=Target("ollama_openai", "good"), tool_passes=30)
+    other = replace(
+        good, target=Target("ollama_openai", "other"), task_passes=task_passes, **changes
+    )
+    run = MeasuredRun(
+        [other, good],
+        n_tool=30,
+        for_subagents=True,
+        n_beside=40,
+        rule=RULE,
+        run_id=f"{task_passes}",
+    )
+    return run.write(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("task_passes", "best"), [(40, {"good", "other"}), (37, {"good", "other"}), (33, {"good"})]
+)
+def test_the_first_place_goes_to_who_is_best_in_the_table_of_jobs(
+    tmp_path: Path, task_passes: int, best: set[str]
+) -> None:
+    """One folder, one answer: a tie here is a tie there, and who is alone there goes first here."""
+    evidence, _ = gather_evidence([_of_todays_rule(tmp_path, task_passes)], load_prices())
+    decision = decide(evidence, Policy())
+    (main,) = [job for job in decision.jobs if job.job == "main agent"]
+    assert {fit.target for fit in main.ranking if fit.behind_p is None} == {
+        f"ollama_openai:{name}" for name in best
+    }
+    may_be_best = [one.evidence.target.model for one in decision.standings if one.may_be_best]
+    assert set(may_be_best) == best
+    assert bool(decision.tied) is (len(best) > 1)
+    in_use = decide(evidence, Policy(), ["ollama_openai:other"])
+    assert _labels(in_use)[0] == f"ollama_openai:{'other' if 'other' in best else 'good'}"
+
+
+def test_a_tie_and_who_is_behind_are_said_by_p(tmp_path: Path) -> None:
+    tie = decide(gather_evidence([_of_todays_rule(tmp_path, 37)], load_prices())[0], Policy())
+    assert word_tie(tie) == (
+        "a tie: ollama_openai:good, ollama_openai:other; no difference between them is more than "
+        "luck; ollama_openai:good has the higher score, no more"
+    )
+    assert [word_place(one, tie) for one in tie.standings] == ["tie", "tie"]
+    alone = decide(gather_evidence([_of_todays_rule(tmp_path, 33)], load_prices())[0], Policy())
+    assert word_tie(alone) is None
+    assert [word_place(one, alone) for one in alone.standings] == ["best", "behind (p 0.033)"]
+    shown = as_text(describe_decision(alone), 200)
+    assert "standing" in shown and "behind (p 0.033)" in shown and "best in" not in shown
+
+
+def test_who_goes_first_by_weights_is_compared_by_weights(tmp_path: Path) -> None:
+    """Who did fewer tasks and is quicker goes first where speed alone counts, and the other one is behind."""
+    path = _of_todays_rule(tmp_path, 33, e2e_ms=500)
+    fast = Policy(weights=Weights(pass_rate=0, tool_use=0, cost=0, ttft=0, latency=1))
+    decision = decide(gather_evidence([path], load_prices())[0], fast)
+    assert _labels(decision)[0] == "ollama_openai:other"
+    assert decision.standings[1].behind_p is not None
+
+
+def test_beside_a_run_of_an_earlier_version_the_rule_of_that_one_holds(tmp_path: Path) -> None:
+    """Its records have the same prompts, its summary no means to compare."""
+    today = _of_todays_rule(tmp_path, 40)
+    old = replace(QWEN, target=Target("ollama_openai", "old"), tool_passes=30)
+    earlier = MeasuredRun([old], n_tool=30, for_subagents=True, n_beside=40, run_id="old").write(
+        tmp_path
+    )
+    decision = decide(gather_evidence([today, earlier], load_prices())[0], Policy())
+    assert decision.is_by_shares and len(decision.tied) == 3
+    assert sum(one.best_share for one in decision.standings) == pytest.approx(1)
+    assert "best in" in as_text(describe_decision(decision), 200)
 
 
 def test_the_last_run_named_speaks_for_a_model(tmp_path: Path) -> None:

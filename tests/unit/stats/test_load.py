@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -11,18 +12,22 @@ import pytest
 
 from clawgauge.records import CapacitySummary, Load, Slo, TimingsUs
 from clawgauge.stats.load import (
+    LoadVisit,
     Sample,
     Window,
     find_knee,
     find_within_slo,
     fit_ttft,
     is_enough,
+    is_enough_again,
     keeps_slo,
     measure_step,
+    measure_visits,
     sample_of,
 )
 from clawgauge.verdict.load import judge_load
 from clawgauge.verdict.wording import word_capacity
+from support.load_visits import make_sample, make_window
 from support.rows import every_row
 
 R1, R2 = "slots", "prefill"
@@ -257,3 +262,117 @@ def test_a_step_goes_on_until_it_can_tell() -> None:
     near = Slo(ttft_ms=70.7)
     assert not is_enough(calls(20, 0.01), 4, 20.0, near), "whether the SLO is kept is not known yet"
     assert is_enough(calls(20, 0.01), 4, 20.0, Slo(ttft_ms=700))
+
+
+def visits_of(level: int, kept: list[float], *, late: tuple[int, ...] = ()) -> Any:
+    """So many clients at R1, whose visits kept the limits in these shares of 100 calls."""
+    visits = []
+    for number, share in enumerate(kept, start=1):
+        samples = []
+        for k in range(100):
+            ttft_ms = 70.0 if k < round(100 * share) else 5_000.0
+            samples.append(make_sample(k % level, ttft_ms, 700.0 * number))
+        window = make_window(level, number, is_late=number in late)
+        visits.append(LoadVisit(window, samples))
+    return measure_visits(visits, LIMIT)
+
+
+def test_the_figures_of_a_level_are_those_of_its_visits() -> None:
+    """Throughput is the mean of logarithms with Student's interval; all else is of all calls."""
+    level = visits_of(2, [1.0, 0.9, 0.95])
+    rates = [2 / 0.7, 2 / 1.4, 2 / 2.1]
+    assert [visit.requests_per_s for visit in level.visits] == pytest.approx(rates)
+    assert level.requests_per_s == pytest.approx(math.prod(rates) ** (1 / 3))
+    low, high = level.requests_per_s_ci95
+    assert low < level.requests_per_s < high
+    assert low * high == pytest.approx(level.requests_per_s**2)
+    assert (level.n, level.attained) == (300, pytest.approx(0.95))
+    assert [visit.attained for visit in level.visits] == pytest.approx([1.0, 0.9, 0.95])
+    assert [visit.visit for visit in level.visits] == [1, 2, 3]
+
+
+def test_a_visit_in_which_we_were_late_is_shown_and_left_out() -> None:
+    level = visits_of(2, [1.0, 0.1, 1.0], late=(2,))
+    assert level.trusted
+    assert level.n == 200
+    assert level.attained == 1.0
+    assert [visit.visit for visit in level.trusted_visits] == [1, 3]
+    assert len(level.visits) == 3
+    all_late = visits_of(2, [1.0, 0.5], late=(1, 2))
+    assert not all_late.trusted
+    assert all_late.n == 100
+    assert all_late.attained == pytest.approx(0.5)
+
+
+def test_the_most_within_the_limits_is_a_range_over_visits() -> None:
+    """6 always, 11 in its quiet moments, 12 never: after five rounds that is said as it is; after
+    fewer the range is wider by what was tried next to it, and so it is without a late visit.
+    """
+    always = [1.0] * 5
+    moody = [1.0, 0.7, 0.6, 1.0, 0.8]
+    steps = [
+        visits_of(4, always),
+        visits_of(6, always),
+        visits_of(8, moody),
+        visits_of(11, moody),
+        visits_of(12, [0.3] * 5),
+    ]
+    within = find_within_slo(steps, LIMIT, 5)
+    assert within is not None
+    assert (within.concurrency, within.concurrency_to, within.broken_at) == (6, 11, 12)
+    fewer = find_within_slo(steps, LIMIT, 3)
+    assert fewer is not None
+    assert (fewer.concurrency, fewer.concurrency_to) == (4, 12)
+    late = [*steps[:2], visits_of(8, moody, late=(2,)), *steps[3:]]
+    thinner = find_within_slo(late, LIMIT, 5)
+    assert thinner is not None
+    assert (thinner.concurrency, thinner.concurrency_to) == (4, 12)
+    one = find_within_slo(steps, LIMIT)
+    assert one is not None
+    assert one.concurrency_to is None, "one round tells no range"
+
+
+def said(steps: list[Any], n_rounds: int) -> str:
+    entry = CapacitySummary(
+        target="a:m",
+        mode="closed",
+        context_tokens=16_000,
+        steps=steps,
+        within_slo=find_within_slo(steps, LIMIT, n_rounds),
+        n_rounds=n_rounds,
+        slo=LIMIT,
+    )
+    return word_capacity(entry)
+
+
+def test_a_range_is_said_with_what_its_ends_mean() -> None:
+    always, moody, never = [1.0] * 5, [1.0, 0.7, 0.6, 1.0, 0.8], [0.3] * 5
+    steps = [visits_of(6, always), visits_of(11, moody), visits_of(12, never)]
+    assert said(steps, 5).startswith(
+        "6 to 11 at once at 16k: 6 always, 11 in its quiet moments; at 6 first token p95 70 ms"
+    )
+    assert "at 12 it breaks your 2.00 s" in said(steps, 5)
+    assert said(steps[:2], 5).startswith(
+        "6 to 11 at once or more at 16k: 6 always, 11 or more in its quiet moments"
+    )
+    assert said([visits_of(1, moody), visits_of(2, never)], 5).startswith(
+        "0 to 1 at once at 16k: none always, 1 in its quiet moments"
+    )
+    assert said([visits_of(1, never)], 5).startswith("not even 1 at once at 16k keeps your limits")
+    assert "6 to 12 at once at 16k: 3 of 5 rounds were made, so the range is wider" in said(
+        steps, 3
+    )
+    assert "breaks" not in said(steps, 3)
+    late = [*steps[:2], visits_of(12, never, late=(2,))]
+    assert "this program was late at some visits, so the range is wider" in said(late, 5)
+    # A server that is always the same has one number.
+    assert said([steps[0], steps[2]], 5).startswith("6 at once at 16k: first token")
+
+
+def test_a_later_visit_is_short() -> None:
+    assert not is_enough_again(7, 4, 100.0), "too few calls"
+    assert not is_enough_again(60, 4, 1.0), "too short a time"
+    assert not is_enough_again(60, 96, 100.0), "not every client was answered"
+    assert not is_enough_again(30, 4, 3.0)
+    assert is_enough_again(60, 4, 2.0)
+    assert is_enough_again(8, 4, 5.0), "slow calls are not waited for"

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawgauge.stats.decision import Decision
 from clawgauge.stats.proportions import Cluster, student_t_quantile, wilson_interval
-from clawgauge.stats.sessions import decide_agreement, measure_sessions
+from clawgauge.stats.sessions import measure_sessions
+from clawgauge.summary.agreement import measure_agreement
+from clawgauge.verdict.needs import assess_agreement
+from clawgauge.verdict.ranking import Fitness
 
 from .stats_vectors import VECTORS, close
 
@@ -18,6 +20,10 @@ sessions_of_any_length = st.lists(
     min_size=2,
     max_size=25,
 )
+
+
+def decide(sessions: list[Cluster], at_least: float) -> Fitness:
+    return assess_agreement("agreement", measure_agreement(sessions), at_least).met
 
 
 def test_sessions_of_one_length_by_hand() -> None:
@@ -83,7 +89,7 @@ def test_less_than_two_sessions_have_no_interval() -> None:
     assert measure_sessions([]) is None
     assert measure_sessions([Cluster(30, 30)]) is None
     assert measure_sessions([Cluster(30, 30), Cluster(0, 0)]) is None
-    assert decide_agreement([Cluster(30, 30)], 0.7) is Decision.OPEN
+    assert decide([Cluster(30, 30)], 0.7) is Fitness.CANNOT_TELL
 
 
 def test_fit_is_the_lower_end_of_the_interval_at_90_percent() -> None:
@@ -93,13 +99,13 @@ def test_fit_is_the_lower_end_of_the_interval_at_90_percent() -> None:
     assert measured is not None
     shrunk = 10 * (Z90 / student_t_quantile(0.95, 9)) ** 2
     assert measured.interval == close((shrunk / (shrunk + Z90**2), 1.0))
-    assert decide_agreement(clean, 0.7) is Decision.YES
-    assert decide_agreement(clean, 0.9) is Decision.OPEN
-    assert decide_agreement(clean[:6], 0.5) is Decision.YES
-    assert decide_agreement(clean[:6], 0.7) is Decision.OPEN
-    assert decide_agreement(clean[:5], 0.1) is Decision.OPEN
-    assert decide_agreement([Cluster(0, 5)] * 10, 0.7) is Decision.NO
-    assert decide_agreement([Cluster(3, 4)] * 4, 0.1) is Decision.OPEN
+    assert decide(clean, 0.7) is Fitness.YES
+    assert decide(clean, 0.9) is Fitness.CANNOT_TELL
+    assert decide(clean[:6], 0.5) is Fitness.YES
+    assert decide(clean[:6], 0.7) is Fitness.CANNOT_TELL
+    assert decide(clean[:5], 0.1) is Fitness.CANNOT_TELL
+    assert decide([Cluster(0, 5)] * 10, 0.7) is Fitness.NO
+    assert decide([Cluster(3, 4)] * 4, 0.1) is Fitness.CANNOT_TELL
 
 
 @given(sessions_of_any_length)

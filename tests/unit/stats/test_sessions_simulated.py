@@ -6,9 +6,11 @@ import random
 
 import pytest
 
-from clawgauge.stats.decision import Decision
 from clawgauge.stats.proportions import Cluster, wilson_interval
-from clawgauge.stats.sessions import decide_agreement, measure_sessions
+from clawgauge.stats.sessions import measure_sessions
+from clawgauge.summary.agreement import measure_agreement
+from clawgauge.verdict.needs import assess_agreement
+from clawgauge.verdict.ranking import Fitness
 
 from .simulated_models import difficulties
 
@@ -84,8 +86,9 @@ def test_agreement_is_shown_by_sessions(
         decisions = []
         for _ in range(N_RUNS):
             sessions = simulate_sessions(dice, rate, icc, n_sessions, n_turns, is_even=is_even)
-            decisions.append(decide_agreement(sessions, 0.7))
-        shares[rate] = decisions.count(Decision.YES) / N_RUNS
+            need = assess_agreement("agreement", measure_agreement(sessions), 0.7)
+            decisions.append(need.met)
+        shares[rate] = decisions.count(Fitness.YES) / N_RUNS
     print(f"{n_sessions} sessions, even {is_even}, ICC {icc}: fit {shares}")
     assert shares[0.7] <= 0.08
     assert shares[0.9] >= least_found

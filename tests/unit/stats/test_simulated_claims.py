@@ -11,8 +11,7 @@ from statistics import NormalDist
 
 import pytest
 
-from clawgauge.history.drift import find_pace_change
-from clawgauge.stats.paired import find_change
+from clawgauge.history.drift import find_pace
 from clawgauge.stats.proportions import clustered_interval, pass_hat_k
 from clawgauge.stats.quantiles import describe
 from clawgauge.stats.tiers import judge_tier_1, tier_1_bounds
@@ -145,46 +144,92 @@ def test_a_search_takes_no_longer_than_it_should(rate: float, decided: float, ca
 
 
 def simulate_runs(
-    dice: random.Random, n_runs: int, shift: float, slower_from: int | None = None
-) -> list[dict]:
-    """Runs of 36 prompts: each call off by a tenth, each run as a whole by `shift`; slower by 15% from some run on."""
+    dice: random.Random,
+    n_runs: int,
+    spread: float,
+    *,
+    correlation: float = 0.0,
+    slow: float = 0.0,
+    step: float = 0.0,
+) -> list[dict[tuple[str, str], float]]:
+    """Runs of 36 prompts: each call off by a tenth, each run as a whole by `spread`, which follows the one before by
+    `correlation`; a share of `slow` takes 30% longer, and from the eleventh on all take `step` longer.
+    """
     levels = {("s", f"P{n}"): dice.gauss(7, 0.8) for n in range(36)}
+    mood = dice.gauss(0, spread)
     runs = []
     for run in range(n_runs):
-        pace = dice.gauss(0, shift) + (
-            math.log(1.15) if slower_from is not None and run >= slower_from else 0.0
-        )
-        runs.append(
-            {key: math.exp(level + pace + dice.gauss(0, 0.1)) for key, level in levels.items()}
-        )
+        if run:
+            mood = correlation * mood + dice.gauss(0, spread * math.sqrt(1 - correlation**2))
+        pace = mood
+        if dice.random() < slow:
+            pace += 0.3
+        if run >= 10:
+            pace += step
+        times = {}
+        for key, level in levels.items():
+            times[key] = math.exp(level + pace + dice.gauss(0, 0.1))
+        runs.append(times)
     return runs
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.02])
-def test_a_slowdown_is_found_within_three_runs(shift: float) -> None:
-    """15% slower after ten runs: found in at least 90% of histories by the third run that is."""
-    dice = random.Random(20260213)
-    found = [find_pace_change(simulate_runs(dice, 13, shift, 10)) for _ in range(200)]
-    assert (
-        share([one is not None and one[0] in (9, 10, 11) and one[1] > 0.1 for one in found]) >= 0.9
+@pytest.mark.parametrize(
+    ("spread", "correlation", "slow"),
+    [
+        (0.02, 0.5, 0.0),
+        (0.05, 0.5, 0.0),
+        (0.02, 0.0, 0.1),
+        (0.05, 0.0, 0.1),
+        (0.05, 0.5, 0.1),
+        (0.1, 0.0, 0.0),
+    ],
+)
+def test_moods_and_slow_runs_are_no_drift(spread: float, correlation: float, slow: float) -> None:
+    """Fifty runs of one model, looked at after each: at most 5% of histories ever tell a change."""
+    dice = random.Random(20261119)
+    told = []
+    for _ in range(100):
+        runs = simulate_runs(dice, 50, spread, correlation=correlation, slow=slow)
+        told.append(any(find_pace(runs[:n]).change is not None for n in range(12, 51)))
+    print(f"sd {spread}, correlation {correlation}, slow {slow}: false {share(told):.3f}")
+    assert share(told) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("spread", "most_runs"), [(0.0, 5), (0.02, 5), (0.05, 8)], ids=["0", "2%", "5%"]
+)
+def test_a_fifth_slower_is_soon_told(spread: float, most_runs: int) -> None:
+    """20% slower after ten runs: told within so many in half of histories or more, and dated within a run."""
+    dice = random.Random(20261119)
+    delays = []
+    n_dated = 0
+    for _ in range(150):
+        runs = simulate_runs(dice, 50, spread, step=math.log(1.2))
+        for n in range(11, 51):
+            change = find_pace(runs[:n]).change
+            if change is not None:
+                delays.append(n - 10)
+                n_dated += 9 <= change.since <= 11
+                break
+        else:
+            delays.append(41)
+    delays.sort()
+    print(
+        f"sd {spread}: told after {delays[75]} runs, p90 {delays[135]}, dated {n_dated / 150:.2f}"
     )
+    assert delays[75] <= most_runs
+    assert n_dated >= 0.8 * 150
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.02, 0.05, 0.1])
-def test_no_change_is_no_drift(shift: float) -> None:
-    """Fifty runs of one model on a machine whose pace shifts from run to run: at most 5% of histories ever alarm."""
-    dice = random.Random(20260213)
-    assert (
-        share([find_pace_change(simulate_runs(dice, 50, shift)) is not None for _ in range(200)])
-        <= 0.05
-    )
-
-
-@pytest.mark.parametrize("rate", [0.5, 0.8, 0.95])
-def test_luck_with_the_prompts_is_no_drift(rate: float) -> None:
-    """Fifty runs of 36 prompts, all with the same chance: at most 5% of histories ever alarm about the pass rate."""
-    dice, alarms = random.Random(20260213), []
-    for _ in range(200):
-        rates = [sum(dice.random() < rate for _ in range(36)) / 36 for _ in range(50)]
-        alarms.append(find_change(rates, math.sqrt(rate * (1 - rate) / 36), 10) is not None)
-    assert share(alarms) <= 0.05
+def test_runs_that_differ_much_are_said_to() -> None:
+    """By a tenth: mostly after 25 runs; by a twentieth: seldom."""
+    dice = random.Random(20261119)
+    shares = {}
+    for spread in (0.05, 0.1):
+        said = []
+        for _ in range(100):
+            said.append(find_pace(simulate_runs(dice, 25, spread)).spread is not None)
+        shares[spread] = share(said)
+    print(f"said to differ much, by their sd: {shares}")
+    assert shares[0.05] <= 0.1
+    assert shares[0.1] >= 0.65

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from msgspec import to_builtins
+
 from clawgauge.records import CapacityOptions, Event, Load, Slo, Target, TimingsUs
-from clawgauge.summary.capacity import LoadCalls, read_capacity
+from clawgauge.summary import summarize_folder
+from clawgauge.summary.capacity import LoadCalls, read_capacity, read_visits
+from support import written_runs
 
 TARGET = Target("a", "m")
 OPTIONS = CapacityOptions(
@@ -77,3 +83,67 @@ def test_agents_and_steps_in_which_we_were_late_have_no_part_in_it() -> None:
     calls.add(rows)
     fit = read_capacity(cast(Any, run), OPTIONS, calls)[0].ttft_fit
     assert fit is not None and (fit.n, round(fit.ms_per_1k_tokens, 6)) == (8, 10.0)
+
+
+def write_visits(path: Any, rounds: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
+    """A run of one target whose events are these rounds and steps; every step has 20 calls."""
+    config = written_runs.config([], capacity=to_builtins(OPTIONS))
+    records = []
+    events = [("capacity_context", {"context_tokens": 1000})]
+    for detail in rounds:
+        events.append(("capacity_round", {"context_tokens": 1000, **detail}))
+    for detail in steps:
+        window = {"context_tokens": 1000, "from_ms": 0.0, "to_ms": 1e9, **detail}
+        events.append(("capacity_step", window))
+        for number in range(20):
+            load = {"client": number % detail["concurrency"], "due_us": 1, "queued_us": 0}
+            times = {"ttft": 1000, "e2e": 1_000_000}
+            record = written_runs.record(
+                detail["step"], None, repeat=number, suite="capacity", load=load, timings_us=times
+            )
+            records.append(record)
+    label = records[0]["provider"] + ":" + records[0]["model"]
+    written_runs.write_run(path, records, config=config)
+    lines = [
+        {"event": name, "at_ms": 1, "target": label, "detail": detail} for name, detail in events
+    ]
+    (path / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_rounds_count_as_far_as_they_came_to_their_end(tmp_path: Path) -> None:
+    """The second round was made, of the third one visit is missing; a visit that was made again
+    counts as it was the last time.
+    """
+    rounds = [
+        {"visit": 2, "concurrency": [2, 1]},
+        {"visit": 3, "concurrency": [1, 2]},
+        {"visit": 4, "concurrency": [1, 2]},
+    ]
+    steps = [
+        {"step": "1000/c1", "concurrency": 1},
+        {"step": "1000/c2", "concurrency": 2},
+        {"step": "1000/c2v2", "concurrency": 2, "visit": 2, "untrusted": "late"},
+        {"step": "1000/c2v2b", "concurrency": 2, "visit": 2},
+        {"step": "1000/c1v2", "concurrency": 1, "visit": 2},
+        {"step": "1000/c1v3", "concurrency": 1, "visit": 3},
+    ]
+    write_visits(tmp_path / "run", rounds, steps)
+    (entry,) = summarize_folder(tmp_path / "run").capacity
+    assert entry.n_rounds == 2
+    one, two = entry.steps
+    assert [visit.visit for visit in one.visits] == [1, 2, 3]
+    assert one.n == 60
+    assert [visit.step for visit in two.visits] == ["1000/c2", "1000/c2v2b"]
+    assert len(two.trusted_visits) == 2
+    # A run that is gone on with has every visit by itself.
+    measured = read_visits(tmp_path / "run")
+    found = {(visit.step.concurrency, visit.number): visit.step.n for visit in measured}
+    assert found == {(1, 1): 20, (2, 1): 20, (2, 2): 20, (1, 2): 20, (1, 3): 20}
+    assert {visit.context_tokens for visit in measured} == {1000}
+
+
+def test_a_folder_without_rounds_has_one(tmp_path: Path) -> None:
+    write_visits(tmp_path / "run", [], [{"step": "1000/c1", "concurrency": 1}])
+    (entry,) = summarize_folder(tmp_path / "run").capacity
+    assert entry.n_rounds == 1
+    assert [visit.visit for visit in entry.steps[0].visits] == [1]

@@ -46,12 +46,14 @@ def test_nothing_can_be_changed(view: View, method: str) -> None:
     assert view.ask("/runs/before", method).status == 405
 
 
-def test_every_run_is_listed_with_its_answer(view: View) -> None:
-    """And before them what all of them say, each model by the newest run that can tell."""
-    page = view.ask("/").body
-    for words in ("before", "after", "main agent", "structured data", "cannot tell yet"):
-        assert words in page
-    assert "each model by its newest run that can tell" in page.partition("<form")[0]
+def test_every_run_is_listed_with_its_models_and_its_answer(view: View) -> None:
+    """A row a run; before them what all of them say, each model by the newest run that can tell."""
+    above, _, rows = view.ask("/").body.partition('<tbody>\n<tr>\n<td class="sides">')
+    for words in ("main agent", "structured data", "each model by its newest run that can tell"):
+        assert words in above
+    row = next(row for row in rows.split("<tr>") if ">before</a>" in row)
+    for words in (MODEL, "core", "90% 9/10", "jobs not decided"):
+        assert words in row, words
 
 
 def test_pages_may_load_nothing_from_elsewhere(view: View) -> None:

@@ -99,6 +99,7 @@ _TRADEOFF = (
 )
 _LOAD = (
     PageColumn("n"),
+    PageColumn("visits"),
     PageColumn("requests_per_s"),
     PageColumn("output_tokens_per_s"),
     PageColumn("ttft_p50_ms"),
