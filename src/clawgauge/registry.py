@@ -132,8 +132,8 @@ class ProviderType:
     """
     own_settings: frozenset[str] = frozenset()
     """The keys of its table that no other type takes."""
-    default_context: int | None = None
-    """How many tokens fit a model's window where its table names no `context`, if it decides."""
+    former_context: int | None = None
+    """How many tokens fitted every model's window in runs that did not record it."""
     takes_thinking: bool = True
     """Whether a thinking level does anything."""
     counts_cached_input: bool = True
@@ -189,7 +189,7 @@ EMBEDDED = ProviderType(
     location=Location.LOCAL,
     is_own_server=True,
     own_settings=frozenset({"chat_template_file"}),
-    default_context=4096,
+    former_context=4096,
     takes_thinking=False,
 )
 GEMINI = ProviderType(

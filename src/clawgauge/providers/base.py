@@ -237,8 +237,6 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     """How many tokens a reply may have where neither the user nor the prompt says how many."""
     fixed_max_tokens: Mapping[str, int] = {}
     """How many tokens a reply of these models has, whatever a prompt says."""
-    default_context: int | None = None
-    """How many tokens fit a model's window, where the provider decides that."""
     counts_cached_input: bool = True
     """Whether `input_tokens` has in it what the server had in its cache.
 
@@ -253,7 +251,7 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     def __init__(self, settings: ProviderSettings) -> None:
         self.name = settings.name
         self.settings = settings
-        self.context_tokens: int | None = settings.extra.get("context") or self.default_context
+        self.context_tokens: int | None = settings.extra.get("context")
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Stop whatever was started."""

@@ -353,6 +353,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     cost: CostSummary | None = None
     energy_j: float | None = None
+    window_tokens: int | None = None
     warnings: list[str] = []
     server_ms: dict[str, Percentiles] = {}
     in_context: list[InContext] = []

@@ -27,7 +27,6 @@ _MAX_REASON_CHARS = 40
 _MAX_PROMPT_CHARS = 32
 _PASSED = "✓"
 _FAILED = "✗"
-_NO_ANSWER = "!"
 
 NO_GRID = Section("", [])
 """What is shown of a run that is too large for a grid."""
@@ -84,12 +83,7 @@ def describe_grid(path: Path, summary: RunSummary) -> Section:
     columns = [Column("prompt", narrow="cut")]
     for label in labels:
         columns.append(Column(names[label], narrow="wrapped"))
-    table = Table(
-        columns,
-        rows,
-        ruled=True,
-        legend={_NO_ANSWER: f"{_NO_ANSWER} no answer"},
-    )
+    table = Table(columns, rows, ruled=True)
     show = Prose([f"one of these in full: clawgauge show {summary.run_id} PROMPT"])
     return Section("prompt by prompt", [table, show])
 
@@ -132,7 +126,7 @@ def _word_cell(results: list[Result]) -> str:
 def _word_result(result: Result) -> str:
     if not result.success:
         reason = result.failure_type or result.availability_status
-        return f"{_NO_ANSWER} {_plain(reason)}"
+        return f"no answer: {_plain(reason)}"
     answer = _word_answer(result)
     if result.objective_pass is None:
         return answer

@@ -4,6 +4,7 @@ three questions that everyone asks of a run, answered: for all reports."""
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -33,6 +34,8 @@ PASSING_RATE = 0.8
 _MAX_NAMED = 4
 _MAX_NEXT = 2
 _NAME_CHARS = 80
+# The path of a model file, which may have a thinking level behind it.
+_MODEL_FILE = re.compile(r"[/\\][^/\\]*\.gguf(@\w+)?$", re.IGNORECASE)
 _VIOLATION_CHARS = 60
 _FEW_CALLS = f"p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
 LEGEND = f"{INDICATIVE} indicative only: {_FEW_CALLS}"
@@ -212,10 +215,18 @@ def shown_ms(exact_us: int | None, recorded_ms: int | None) -> float | None:
 
 
 def short_names(labels: Iterable[str]) -> dict[str, str]:
-    """A name for each target, no two alike: without its provider where that is enough."""
-    names = {label: label.partition(":")[2] or label for label in labels}
+    """A name for each target, no two alike: without its provider where that is enough, and a model
+    file without its folder."""
+    names = {label: _bare_name(label) for label in labels}
     uses = Counter(names.values())
     return {label: name if uses[name] == 1 else label for label, name in names.items()}
+
+
+def _bare_name(label: str) -> str:
+    name = label.partition(":")[2] or label
+    if _MODEL_FILE.search(name):
+        return re.split(r"[/\\]", name)[-1]
+    return name
 
 
 def name_models(labels: Iterable[str]) -> dict[str, str]:

@@ -76,6 +76,8 @@ class RunContext:
     judge: Judge = field(default_factory=Judge)
     in_flight: set[tuple[Target, SpendingKey]] = field(default_factory=set)
     """The cells of which something was sent and whose result is not yet with the folder."""
+    windows: dict[Target, int | None] = field(default_factory=dict)
+    """How many tokens fit each target's window, as far as that is known."""
     written_drawings: set[tuple[str, str, int]] = field(default_factory=set)
     """The further drawings that are in the folder."""
 

@@ -163,6 +163,7 @@ async def _run_targets(
                     energy_j=sampler.energy_j,
                     clock=clock.describe(),
                     most_at_once=runs[target].most_at_once,
+                    window_tokens=context.windows[target],
                 )
     for target in agendas:
         context.observer.target_finished(target)
@@ -176,6 +177,7 @@ async def _make_agendas(
     for target in targets:
         provider = context.plan.provider(target.provider)
         window = await provider.find_window(target.model)
+        context.windows[target] = window
         takes_tools = None
         if context.plan.decision is not None:
             takes_tools = await provider.takes_tools(target.model)

@@ -226,6 +226,7 @@ def summarize_group(
         cached_tokens=group.total("cached_tokens").known,
         cost=_summarize_costs(costs, judged.k),
         energy_j=machine.energy_j,
+        window_tokens=machine.window_tokens,
         warnings=warnings,
         server_ms=server_ms,
         in_context=in_context,

@@ -88,6 +88,7 @@ class Machine:
     peak_memory_bytes: int | None = None
     peak_vram_bytes: int | None = None
     energy_j: float | None = None
+    window_tokens: int | None = None
 
 
 def read_machine(events: Iterable[Event], target_label: str) -> Machine:
@@ -107,6 +108,7 @@ def read_machine(events: Iterable[Event], target_label: str) -> Machine:
         peak_memory_bytes=_highest(details, "peak_memory_bytes"),
         peak_vram_bytes=_highest(details, "peak_vram_bytes"),
         energy_j=sum(joules) if joules else None,
+        window_tokens=_highest(details, "window_tokens"),
     )
 
 

@@ -423,11 +423,13 @@ def _assess_by_evidence(
             needs.append(assess_counts(need, group.n_success, n, float(n), job.at_least))
         elif need == "agreement":
             needs.append(_assess_agreement(need, job, group))
-    is_beyond_window = job.prompts and _is_beyond_window(job, _window_of(settings))
+    is_beyond_window = job.prompts and _is_beyond_window(job, _window_of(group, settings))
     for condition in find_conditions(job_name, job):
         if condition.name == OWN_PROMPTS and is_beyond_window:
             # They are not asked: no run would tell.
-            reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(_window_of(settings)),))
+            reason = Reason(
+                ReasonCode.WINDOW_TOO_SMALL, figures=(str(_window_of(group, settings)),)
+            )
             needs.append(cannot_tell(job.called, reason))
             continue
         needs.append(_assess_condition(condition, job, group, evidence))
@@ -511,7 +513,7 @@ def _assess_agreement(name: str, job: Job, group: GroupSummary) -> Assessment:
 
 def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessment:
     """The job's own prompts together; of a job without any, all that has a verdict."""
-    window = _window_of(settings)
+    window = _window_of(group, settings)
     if window is not None and _is_beyond_window(job, window):
         # They are not asked: no run would tell.
         reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window),))
@@ -531,8 +533,12 @@ def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessm
     return assess_counts(job.called, k, n, n_effective, job.at_least)
 
 
-def _window_of(settings: Settings) -> int | None:
-    window = settings.get("context") or find_type(str(settings.get("type"))).default_context
+def _window_of(group: GroupSummary, settings: Settings) -> int | None:
+    """How many tokens fit the model's window, as the run found it, its table says, or a provider
+    type had it always before runs recorded it."""
+    if group.window_tokens is not None:
+        return group.window_tokens
+    window = settings.get("context") or find_type(str(settings.get("type"))).former_context
     return window if isinstance(window, int) else None
 
 

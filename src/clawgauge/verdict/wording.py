@@ -55,7 +55,8 @@ _TEXTS = {
     ),
     ReasonCode.TAKES_NO_TOOLS: "its server says that it takes no tools",
     ReasonCode.WINDOW_TOO_SMALL: (
-        "its window is {0} tokens here (context in the provider's table)"
+        "its window is {0} tokens here (a line such as context = 32768 in the provider's table "
+        "of clawgauge.toml may raise it)"
     ),
     ReasonCode.RUNS_HERE: "runs on your own machines",
     ReasonCode.RUNS_ELSEWHERE: "not on your own machines",
@@ -79,7 +80,8 @@ _LIMITED_BY = {
 }
 _RAISE_WINDOW = (
     "raise its context window "
-    "(Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx; llama.cpp: -c; embedded: context)"
+    "(Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx; llama.cpp: -c; "
+    "embedded: a line such as context = 32768 under [providers.embedded])"
 )
 _FITNESS_TEXTS = {"yes": "fit", "no": "not fit", "cannot_tell": "cannot tell yet"}
 _STATE_TEXTS = {

@@ -13,10 +13,9 @@ from clawgauge.registry import PROVIDER_TYPES, UNKNOWN, ProviderType
 
 @pytest.mark.parametrize("provider_type", PROVIDER_TYPES.values(), ids=PROVIDER_TYPES)
 def test_every_entry_describes_its_class(provider_type: ProviderType) -> None:
-    """Place, window, thinking and the counting of cached input are told once, and held to by class and entry."""
+    """Place, thinking and the counting of cached input are told once, and held to by class and entry."""
     provider = create_provider(ProviderSettings(provider_type.name, provider_type.name))
     assert provider.local == provider_type.is_local
-    assert provider.default_context == provider_type.default_context
     assert provider.takes_thinking == provider_type.takes_thinking
     assert provider.counts_cached_input == provider_type.counts_cached_input
 
@@ -38,6 +37,5 @@ def test_no_provider_may_import_another() -> None:
 def test_what_is_known_of_a_plug_in_is_what_a_provider_does_by_default() -> None:
     """A class that says nothing of itself is described by the entry of those that have none."""
     assert Provider.local == UNKNOWN.is_local
-    assert Provider.default_context == UNKNOWN.default_context
     assert Provider.takes_thinking == UNKNOWN.takes_thinking
     assert Provider.counts_cached_input == UNKNOWN.counts_cached_input

@@ -35,8 +35,8 @@ def test_each_answer_is_shown_with_its_mark_and_the_reason_of_a_failure(tmp_path
     assert heading.split() == ["prompt", "better", "worse"]
     assert "✓ 4" in first and "✗ I am not sure: not exact" in first
     assert "✓ yes" in second and "✗ (nothing): nothing was said" in second
-    assert "✓ yes" in third and "! timeout" in third
-    assert rest == ["! no answer", "one of these in full: clawgauge show run PROMPT"]
+    assert "✓ yes" in third and "no answer: timeout" in third
+    assert rest == ["one of these in full: clawgauge show run PROMPT"]
 
 
 def test_of_repeats_it_is_told_how_many_passed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from clawgauge.reports.html.calls import CallColumns
 from clawgauge.reports.html.texts import TextStore
 from clawgauge.reports.summary import describe_summary, render_markdown, word_money, word_repeats
 from clawgauge.reports.terminal import as_text
-from clawgauge.reports.words import find_answers, word_options
+from clawgauge.reports.words import find_answers, short_names, word_options
 from clawgauge.summary import summarize_folder
 from clawgauge.words import (
     cut_text,
@@ -127,3 +127,18 @@ def test_one_of_one_is_no_plural():
     assert {share: words.in_points(share) for share in moved} == moved
     assert words.word_unasked(0, 1) == "1 of 1 planned prompt was never asked"
     assert words.word_unasked(1, 3) == "2 of 3 planned prompts were never asked"
+
+
+def test_a_model_file_is_shown_by_its_file_name() -> None:
+    """Unless two are called alike in two folders: then their paths tell them apart."""
+    one, other, same = (
+        "embedded:/home/me/models/Qwen3-4B-Q4_K_M.gguf",
+        "embedded:C:\\models\\tiny.GGUF@low",
+        "embedded:/mnt/old/Qwen3-4B-Q4_K_M.gguf",
+    )
+    assert short_names([one, other]) == {
+        one: "Qwen3-4B-Q4_K_M.gguf",
+        other: "tiny.GGUF@low",
+    }
+    assert short_names([one, same]) == {one: one, same: same}
+    assert short_names(["ollama:org/qwen3:8b"]) == {"ollama:org/qwen3:8b": "org/qwen3:8b"}

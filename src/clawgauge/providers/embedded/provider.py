@@ -20,12 +20,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from clawgauge.child_processes import isolated_module
 from clawgauge.child_processes.child import Child, ChildCommand, capture, running
 from clawgauge.client_limits import client_limit
 from clawgauge.environment import needed_environment, with_proxies
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
+from clawgauge.providers.embedded.gguf import read_shape
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.http.server import apply_extra_body
 from clawgauge.providers.openai.chat import ChatServer
@@ -43,6 +46,11 @@ _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SIZE_BYTES = 98_362_432
 _FETCH_TIMEOUT_S = 600
 _INSTALL_COMMAND = "pip install 'clawgauge[embedded]'"
+_USUAL_CONTEXT = 4096
+"""The window where a file does not say what the model was made for."""
+_MEMORY_FOR_WINDOW = 0.25
+"""Which part of the free memory may be taken for the window of a model that has a larger one."""
+_WINDOW_STEP = 1024
 _TEMPLATE_DROPS_TOOLS = (
     f"{TOOLS_DROPPED} the model's chat template has no place for tools, so the model has not seen "
     "them; chat_template_file in the provider's table gives it another template"
@@ -162,7 +170,6 @@ class Embedded(Provider):
 
     local = EMBEDDED.is_local
     takes_thinking = EMBEDDED.takes_thinking
-    default_context = EMBEDDED.default_context
     default_max_tokens = 256
     # The model that comes along has nothing to think about: it would fill whatever room a prompt
     # leaves to others.
@@ -177,6 +184,8 @@ class Embedded(Provider):
         self._child: Child | None = None
         self._chat: ChatServer | None = None
         self._shows_tools = True
+        # A window stays as it was found, whatever memory is free later in the run.
+        self._windows: dict[str, int] = {}
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._chat = None
@@ -197,6 +206,27 @@ class Embedded(Provider):
         """What the child's own server is sent: the same as any chat server's with `extra_body`."""
         names = ChatServer.sampling_names
         return apply_extra_body(super().sampling(call), self._extra_body, names)
+
+    async def find_window(self, model: str) -> int:
+        """What the table says; else the model's own window, as far as memory allows.
+
+        It is never more than the model was made for.
+        """
+        if model not in self._windows:
+            self._windows[model] = self._choose_window(model)
+        return self._windows[model]
+
+    def _choose_window(self, model: str) -> int:
+        shape = read_shape(self._path(model))
+        if shape is None:
+            return self.context_tokens or _USUAL_CONTEXT
+        if self.context_tokens is not None:
+            return min(self.context_tokens, shape.window)
+        n_slots = max(1, self.settings.concurrency)
+        free_bytes = psutil.virtual_memory().available * _MEMORY_FOR_WINDOW
+        n_tokens = int(free_bytes / (shape.cache_bytes_per_token * n_slots))
+        in_steps = n_tokens // _WINDOW_STEP * _WINDOW_STEP
+        return min(shape.window, max(_USUAL_CONTEXT, in_steps))
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         """Start the server for this model, in the place of the one before.
@@ -229,15 +259,15 @@ class Embedded(Provider):
         self._shows_tools = await _template_shows_tools(self._chat, address)
         return True
 
-    async def _start(self, path: Path, alias: str) -> str:
+    async def _start(self, path: Path, model: str) -> str:
         """Start the child and wait for its address.
 
         Raises `CallFailure` with the child's own last words.
         """
         options = {
             "model": os.fspath(path),
-            "alias": alias,
-            "context_tokens": self.context_tokens,
+            "alias": model,
+            "context_tokens": await self.find_window(model),
             "slots": max(1, self.settings.concurrency),
             "threads": _count_threads(),
             "chat_template": os.fspath(self._template.absolute()) if self._template else None,

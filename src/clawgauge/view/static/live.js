@@ -25,7 +25,9 @@
   // Without their providers where that tells them apart, as in every report.
   let names = {};
   const nameModels = (labels) => {
-    const bare = labels.map((label) => label.slice(label.indexOf(":") + 1) || label);
+    const withoutProvider = (label) => label.slice(label.indexOf(":") + 1) || label;
+    const withoutFolder = (name) => (/\.gguf(@\w+)?$/i.test(name) ? name.split(/[/\\]/).pop() : name);
+    const bare = labels.map((label) => withoutFolder(withoutProvider(label)));
     const isOne = (name) => bare.filter((other) => other === name).length === 1;
     names = Object.fromEntries(labels.map((label, place) => [label, isOne(bare[place]) ? bare[place] : label]));
   };
