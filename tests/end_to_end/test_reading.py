@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from support.command import Outcome, clawgauge
-from support.scripted_server import ScriptedServer, Text
+from support.command import Outcome, clawgauge, clean_environment, trust_configuration
+from support.scripted_server import Held, ScriptedServer, Text
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -179,3 +182,30 @@ def test_doctor_tells_what_is_there(tmp_path: Path) -> None:
     assert {probe["provider"]: probe["reachable"] for probe in as_json}["ollama_openai"] is True
     down = clawgauge(tmp_path, "doctor")
     assert "ollama serve" in down.stdout and "OPENAI_API_KEY" in down.stdout
+
+
+def test_show_says_whether_a_run_is_going_on_or_was_killed(
+    place: Path, server: ScriptedServer
+) -> None:
+    """And nothing of the kind of one that has ended."""
+    go_on = place / "go_on"
+    server.reply_with(Held(Text("yes"), go_on.exists))
+    words = ("run", "-t", "fake:scripted-model", "-s", "small.json", "--run-id", "held")
+    trust_configuration(place)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "clawgauge", *words, "--quiet"],
+        cwd=place,
+        env=clean_environment(),
+    )
+    try:
+        wait_until(lambda: bool(server.calls))
+        assert "in progress: this is what is recorded so far" in clawgauge(place, "show").stdout
+    finally:
+        run.kill()
+        run.wait()
+        go_on.touch()
+    killed = clawgauge(place, "show").stdout
+    assert "interrupted; go on with:\n  clawgauge run --resume held\n" in killed, killed
+    assert clawgauge(place, "run", "--resume", "held").code == 0
+    ended = clawgauge(place, "show").stdout
+    assert "in progress" not in ended and "interrupted" not in ended

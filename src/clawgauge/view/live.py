@@ -17,7 +17,7 @@ from clawgauge.journal.disk import LINE_CAP_BYTES, RESULTS, open_file
 from clawgauge.journal.reader import line_decoder
 from clawgauge.reports.html.calls import OUTCOMES, classify, reason_of
 from clawgauge.run_data import Row, Run
-from clawgauge.view.run_state import RunState, read_state
+from clawgauge.run_data.state import RunState, read_state
 from clawgauge.view.workers import Workers
 
 MAX_ROWS = 200  # as many as live.js shows

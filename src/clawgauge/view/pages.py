@@ -32,8 +32,8 @@ from clawgauge.reports.html.sections import as_html, text
 from clawgauge.reports.overview import describe_in_one_line
 from clawgauge.run_data import Run
 from clawgauge.run_data.resume import resume_command
+from clawgauge.run_data.state import RunState, read_state
 from clawgauge.summary import summarize_folder
-from clawgauge.view.run_state import RunState, read_state
 from clawgauge.words import format_date, format_percent
 
 STATIC = files("clawgauge.view") / "static"

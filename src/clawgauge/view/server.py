@@ -22,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from clawgauge.errors import ClawgaugeError
 from clawgauge.journal.disk import is_barren
 from clawgauge.journal.locate import is_run_folder
+from clawgauge.run_data.state import RunState, read_state
 from clawgauge.view.access import TOKEN_LIFETIME_S, Access, Redemption
 from clawgauge.view.browser import RedirectFile
 from clawgauge.view.live import MAX_LISTENERS, Feeds
@@ -34,7 +35,6 @@ from clawgauge.view.pages import (
     run_link,
     version_of,
 )
-from clawgauge.view.run_state import RunState, read_state
 from clawgauge.view.workers import Workers
 
 HOST = "127.0.0.1"
