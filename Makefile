@@ -70,7 +70,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Ratios side by side with a bare client, on this machine; see docs/performance.md.
+# Ratios side by side with a bare client, on this machine, into bench/RESULTS.md; see docs/performance.md.
 bench: setup
 	$(BIN)/python -m bench
 

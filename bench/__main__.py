@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print, and write results/<date>.json and the tables of docs/performance.md."""
+"""`python -m bench`: measure, print, and write results/<date>.json and the tables of bench/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MEASUREMENTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
 }
 ROUNDS = 3
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "bench" / "RESULTS.md"
 
 
 def main(argv: list[str] | None = None) -> int:

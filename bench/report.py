@@ -1,4 +1,4 @@
-"""A bench run as markdown, and its place in docs/performance.md. Pure but for that one file."""
+"""A bench run as markdown, and its place in bench/RESULTS.md. Pure but for that one file."""
 
 from __future__ import annotations
 

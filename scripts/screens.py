@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -74,16 +75,16 @@ def reply(request: ReceivedRequest) -> Reply:
     return replace(answer, first_delay_s=first_s * (0.6 + number % 100 / 100), gap_s=0.001)
 
 
-def make_run(cwd: Path, *, embedded: bool) -> str:
-    """The folder of the run."""
+def make_run(cwd: Path, labels: Sequence[str]) -> str:
+    """The folder of a run that asks these models."""
     with ScriptedServer(models=[label.partition(":")[2] for label in MODELS]) as server:
         server.reply_with(reply)
         (cwd / "clawgauge.toml").write_text(CONFIG.format(url=server.v1_url))
         (cwd / "prices.toml").write_text(PRICES)
         trust_configuration(cwd)
-        targets = [
-            word for label in [*MODELS, *([EMBEDDED] if embedded else [])] for word in ("-t", label)
-        ]
+        targets = []
+        for label in labels:
+            targets += ["-t", label]
         options = ["--concurrency", "2", "--max-retries", "1", "--prices", "prices.toml", "--quiet"]
         done = clawgauge(
             cwd, "run", *targets, *options, timeout_s=3600, env={"GATEWAY_KEY": "none"}
@@ -102,7 +103,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cwd = arguments.runs or Path(folder)
         cwd.mkdir(parents=True, exist_ok=True)
-        run = make_run(cwd, embedded=not arguments.scripted and is_fetched(os.environ))
+        labels = list(MODELS)
+        if not arguments.scripted and is_fetched(os.environ):
+            labels.append(EMBEDDED)
+        run = make_run(cwd, labels)
         blocks = [OPENING]
         for width in WIDTHS:
             shown = clawgauge(cwd, "show", run, env={"COLUMNS": str(width)})

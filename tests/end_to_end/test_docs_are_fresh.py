@@ -33,6 +33,20 @@ def test_the_page_of_commands_is_fresh() -> None:
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == GENERATOR["render_commands"]()
 
 
+def test_the_page_of_the_configuration_is_fresh() -> None:
+    """docs/configuration.md has every key of clawgauge.toml as it is today; `make docs` writes it."""
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert page == GENERATOR["render_configuration"]()
+    assert "| `stop_after_errors` | whole number |" in page
+
+
+def test_the_page_of_failures_is_fresh() -> None:
+    """docs/troubleshooting.md has the hints that the program prints today; `make docs` writes it."""
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    assert page == GENERATOR["render_troubleshooting"]()
+    assert "Start: ollama serve" in page
+
+
 def test_every_option_of_every_verb_is_on_some_page() -> None:
     """Whatever a parser takes is explained in docs/ or in the README, under every name it has."""
     pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
