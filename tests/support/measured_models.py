@@ -23,6 +23,7 @@ from clawgauge.records import (
     Target,
     TimingsUs,
     ToolInvocation,
+    plan_targets,
 )
 
 OLLAMA = {"type": "ollama_openai", "base_url": "http://localhost:11434/v1"}
@@ -189,7 +190,7 @@ class MeasuredRun:
             created_at_ms=1_760_000_000_000,
             clawgauge_version="0",
             models=[model.target.label for model in self.models],
-            targets=[model.target for model in self.models],
+            planned_targets=plan_targets([model.target for model in self.models]),
             options=self.options,
             suites=[
                 SuiteInfo(

@@ -25,6 +25,7 @@ from clawgauge.records import (
     TimingsUs,
     ToolInvocation,
     TranscriptTurn,
+    plan_targets,
 )
 
 T0 = 1_771_000_000_000
@@ -184,7 +185,8 @@ def write_folder(
     suites = list(dict.fromkeys(prompt.suite for prompt in prompts))
     config = RunConfig(
         schema_version=SCHEMA_VERSION, run_id=run_id, created_at_ms=T0, clawgauge_version="1.0.0",
-        models=[target.label for target in targets], targets=targets, options=RunOptions(repeats=repeats),
+        models=[target.label for target in targets], planned_targets=plan_targets(targets),
+        options=RunOptions(repeats=repeats),
         suites=[
             SuiteInfo(
                 name=name, version="1", description="", sha256="0" * 64, source="builtin",

@@ -34,18 +34,19 @@ from clawgauge.journal import encode_document, encode_line, iter_results, withho
 from clawgauge.journal.disk import INVENTORY, way_out
 from clawgauge.journal.folder import RunFolder, missing_folders
 from clawgauge.plan import Plan, PlanDraft, runs_alone
-from clawgauge.providers.base import Provider, Sampling, make_call
+from clawgauge.providers.base import Call, Provider, Sampling, make_call, make_plain_call
 from clawgauge.records import (
     RULE,
     SCHEMA_VERSION,
     Event,
     GroupSummary,
-    Prompt,
     ProviderProbe,
     RunConfig,
     RunOptions,
     RunSummary,
+    SentSettings,
     Target,
+    plan_targets,
 )
 from clawgauge.reports.clean import clean_cell, one_row
 from clawgauge.reports.grid import describe_grid
@@ -467,11 +468,16 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
     described: dict[str, dict[str, Any]] = {}
     sampling: dict[str, dict[str, Any]] = {}
     prompt_sampling: dict[str, dict[str, dict[str, Any]]] = {}
+    sent: dict[Target, SentSettings] = {}
     for target in plan.targets:
         provider = plan.provider(target.provider)
         described[target.provider] = provider.describe()
-        usual = _target_sampling(plan, target, provider)
+        call = _plain_call(plan, target, provider)
+        usual = provider.sampling(call)
         sampling[target.label] = usual._asdict()
+        settings = provider.request_settings(call)
+        if settings is not None:
+            sent[target] = settings
         differing = _prompt_sampling(plan, target, provider, usual)
         if differing:
             prompt_sampling[target.label] = differing
@@ -479,6 +485,9 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
     if plan.secrets:
         mask = SecretMask(plan.secrets).mask
         described = {name: mask_strings(facts, mask) for name, facts in described.items()}
+        for target, settings in sent.items():
+            body = mask_strings(settings.body, mask)
+            sent[target] = msgspec.structs.replace(settings, body=body)
         argv = [mask(word) for word in argv]
     versions = {"clawgauge": __version__, "python": sys.version.split()[0]}
     versions |= package_versions(_VERSIONED)
@@ -488,7 +497,7 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
         clawgauge_version=__version__,
         created_at_ms=created_at_ms or time.time_ns() // 1_000_000,
         models=list(dict.fromkeys(target.model for target in plan.targets)),
-        targets=plan.targets,
+        planned_targets=plan_targets(plan.targets, sent),
         options=plan.settings.recorded(),
         suites=plan.suites,
         prompts=plan.prompts,
@@ -507,14 +516,13 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
     )
 
 
-def _target_sampling(plan: PlanDraft, target: Target, provider: Provider) -> Sampling:
-    """What a target is sent for a prompt that asks for nothing of its own.
+def _plain_call(plan: PlanDraft, target: Target, provider: Provider) -> Call:
+    """The call that asks a target a prompt without wishes of its own.
 
     In a capacity run that is every prompt.
     """
-    plain = Prompt(id="", name="", prompt="", validator={"type": "noop"})
     max_tokens = None if plan.capacity is None else plan.capacity.output_tokens
-    return provider.sampling(make_call(provider, target, plan.settings, plain, max_tokens))
+    return make_plain_call(provider, target, plan.settings, max_tokens)
 
 
 def _prompt_sampling(

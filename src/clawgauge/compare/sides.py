@@ -124,7 +124,9 @@ class Side:
         return msgspec.structs.replace(
             config,
             prompts=[prompt for prompt in config.prompts if prompt.key in prompts],
-            targets=[planned for planned in config.targets if planned == target],
+            planned_targets=[
+                planned for planned in config.planned_targets if planned.target == target
+            ],
             options=msgspec.structs.replace(config.options, repeats=repeats),
         )
 

@@ -32,7 +32,16 @@ from clawgauge.journal.folder import RunFolder
 from clawgauge.outcomes import CallOutcome, CellOutcome
 from clawgauge.plan import Plan
 from clawgauge.providers.base import ProviderSettings
-from clawgauge.records import CellRow, Event, Price, Result, RunConfig, RunOptions, Target
+from clawgauge.records import (
+    CellRow,
+    Event,
+    Price,
+    Result,
+    RunConfig,
+    RunOptions,
+    Target,
+    plan_targets,
+)
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import Cell, cost_budget
 from clawgauge.runner.agendas import make_agenda
@@ -235,7 +244,7 @@ class NodeDriver:
             created_at_ms=config.created_at_ms,
             clawgauge_version=config.clawgauge_version,
             models=[],
-            targets=list(self.targets),
+            planned_targets=plan_targets(self.targets),
             suites=[],
             prompts=self.context.plan.prompts,
             prompts_sha256=config.prompts_sha256,

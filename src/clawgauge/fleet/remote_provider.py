@@ -19,7 +19,7 @@ from clawgauge.providers.base import (
     create_provider,
 )
 from clawgauge.proxies import is_loopback
-from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.records import ModelInfo, ProviderProbe, SentSettings
 from clawgauge.registry import PROVIDER_TYPES, find_type
 
 _HOST_OF_URL = re.compile(r"//([^/?#]*@)?(\[.*?\]|[^:/?#]*)")
@@ -54,6 +54,9 @@ class RemoteProvider(Provider):
         if self._twin is None:
             return super().sampling(call)
         return self._twin.sampling(call)
+
+    def request_settings(self, call: Call) -> SentSettings | None:
+        return None if self._twin is None else self._twin.request_settings(call)
 
     def why_not_level(self, model: str, level: str) -> str | None:
         if self._twin is None:

@@ -25,6 +25,7 @@ from clawgauge.records import (
     Prompt,
     ProviderProbe,
     RunOptions,
+    SentSettings,
     Target,
     ToolInvocation,
 )
@@ -277,6 +278,15 @@ class Provider(AbstractAsyncContextManager["Provider"]):
             seed=call.seed if "seed" in self.takes else None,
         )
 
+    def request_settings(self, call: Call) -> SentSettings | None:
+        """The settings part of the request that `attempt` sends for this call, without any text.
+
+        It is made by the same code as the request itself: `attempt` adds what is said to the model,
+        and nothing else. Where a provider goes on with other settings after a refusal, it answers
+        with those from then on. None where a provider cannot say.
+        """
+        return None
+
     def most_output(self, call: Call) -> int | None:
         """How many tokens the server may make of a call, and bill; None where nothing limits it."""
         return self.sampling(call).max_tokens
@@ -390,6 +400,14 @@ def make_call(
         response_format=prompt.response_format,
         messages=prompt.messages,
     )
+
+
+def make_plain_call(
+    provider: Provider, target: Target, options: RunOptions, max_tokens: int | None = None
+) -> Call:
+    """The call that asks a target a prompt without wishes of its own."""
+    plain = Prompt(id="", name="", prompt="", validator={"type": "noop"})
+    return make_call(provider, target, options, plain, max_tokens)
 
 
 @functools.cache

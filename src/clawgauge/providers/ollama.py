@@ -293,9 +293,10 @@ class OllamaNative(Ollama):
             return apply_extra_body(Sampling(), options, self.sampling_names)
         return Provider.sampling(self, call)
 
-    async def attempt(self, call: Call, sink: Sink) -> None:
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + call.timeout_s
+    def request_path(self, call: Call) -> str:
+        return "/api/chat"
+
+    def settings_body(self, call: Call) -> dict[str, Any]:
         sampling = self.sampling(call)
         options = {
             "num_ctx": self.context_tokens,
@@ -305,23 +306,29 @@ class OllamaNative(Ollama):
         }
         # It knows three levels, and takes any of them for "think" where a model has none.
         think = "high" if call.thinking_level == "xhigh" else call.thinking_level
+        return {
+            "model": call.model,
+            "stream": call.stream,
+            "think": think,
+            "options": {name: value for name, value in options.items() if value is not None},
+            "keep_alive": self.settings.extra.get("keep_alive"),
+        }
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + call.timeout_s
         answer_format = None
         if call.response_format:
             answer_format = call.response_format.get("json_schema", {}).get("schema", "json")
         body = {
-            "model": call.model,
             "messages": chat_messages(call, ollama=True),
-            "stream": call.stream,
-            "think": think,
             "tools": call.tools or None,
             "format": answer_format,
-            "options": {name: value for name, value in options.items() if value is not None},
-            "keep_alive": self.settings.extra.get("keep_alive"),
         }
         if not call.stream:
             sink.note(first_token_captured=False)
         reader = OllamaReader(sink, call.model)
-        await self._post("/api/chat", body, call, reader)
+        await self._post(body, call, reader)
         # What the model was loaded with is known once it is. The clock has stopped, the deadline
         # has not.
         if call.model not in self._windows and loop.time() + _WINDOW_TIMEOUT_S < deadline_s:

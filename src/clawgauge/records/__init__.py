@@ -41,7 +41,14 @@ from clawgauge.records.run import (
     SuiteInfo,
     SuiteRecord,
 )
-from clawgauge.records.run import Target, fill_contexts, share_contexts
+from clawgauge.records.run import (
+    PlannedTarget,
+    SentSettings,
+    Target,
+    fill_contexts,
+    plan_targets,
+    share_contexts,
+)
 from clawgauge.records.summary import (
     AgreementRate,
     CallBalance,

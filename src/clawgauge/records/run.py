@@ -36,6 +36,50 @@ class Target(msgspec.Struct, frozen=True, order=True):
         return f"{self.provider}:{self.model}{suffix}"
 
 
+class SentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings part of one request: where it goes, and all of it but what is said to the model.
+
+    `body` is without messages, system text, tools and the form of an answer.
+    """
+
+    path: str
+    body: dict[str, Any]
+
+
+class PlannedTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A target in config.json.
+
+    `sent` is the settings part of the request that asks it a prompt without wishes of its own, as
+    it was rendered before the run; null where its provider does not say. What is sent otherwise
+    later in the run is an event, `request_settings`.
+    """
+
+    provider: str
+    model: str
+    thinking_level: str | None = None
+    sent: SentSettings | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.provider, self.model, self.thinking_level)
+
+
+def plan_targets(
+    targets: Iterable[Target], sent: Mapping[Target, SentSettings] | None = None
+) -> list[PlannedTarget]:
+    """Targets as config.json has them, each with the settings that it is sent, where known."""
+    planned = []
+    for target in targets:
+        planned_target = PlannedTarget(
+            provider=target.provider,
+            model=target.model,
+            thinking_level=target.thinking_level,
+            sent=sent.get(target) if sent is not None else None,
+        )
+        planned.append(planned_target)
+    return planned
+
+
 class MadeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call in a conversation that a prompt goes on from."""
 
@@ -410,7 +454,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     clawgauge_version: str
     models: list[str]
-    targets: list[Target]
+    planned_targets: list[PlannedTarget] = msgspec.field(name="targets")
     options: RunOptions
     suites: list[SuiteInfo]
     prompts: list[Prompt]
@@ -427,6 +471,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     prompt_sampling: dict[str, dict[str, dict[str, Any]]] = {}
     rule: int = 1
     decision: DecisionOptions | None = None
+
+    @property
+    def targets(self) -> list[Target]:
+        return [planned.target for planned in self.planned_targets]
 
 
 def share_contexts(prompts: Iterable[Prompt]) -> tuple[dict[str, Context], list[Prompt]]:

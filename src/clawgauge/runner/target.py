@@ -22,8 +22,16 @@ from clawgauge.client_limits import client_limit
 from clawgauge.errors import CallFailure
 from clawgauge.outcomes import AttemptOutcome, CallOutcome, CellOutcome, Reply
 from clawgauge.plan import FIND_CONCURRENCY
-from clawgauge.providers.base import Call, Provider, make_call
-from clawgauge.records import Attempt, Load, Prompt, Result, Target, ToolInvocation
+from clawgauge.providers.base import Call, Provider, make_call, make_plain_call
+from clawgauge.records import (
+    Attempt,
+    Load,
+    Prompt,
+    Result,
+    SentSettings,
+    Target,
+    ToolInvocation,
+)
 from clawgauge.runner.agenda import Agenda, Cell, SpendingKey
 from clawgauge.runner.attempts import TARGET_ENDING, Spending, own_fault, retry_wait_s
 from clawgauge.runner.clock import ClientClock, suspended_ns
@@ -33,6 +41,7 @@ from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
 from clawgauge.runner.pacing import Pace
 from clawgauge.runner.record import Source, bounded_error, make_result
+from clawgauge.secrets import mask_strings
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Timeline
 
@@ -89,6 +98,7 @@ class TargetRun:
             self._spending = Spending(run.cost, price, provider.most_output)
         # Why no further cell of the target is asked.
         self._ended_by: CallFailure | None = None
+        self._sent: SentSettings | None = None
         self._n_errors_in_a_row = 0
         self._answered_before = False
         self._began_ns = run.clock.perf_ns()
@@ -150,8 +160,38 @@ class TargetRun:
             self._is_next_cold = not loaded
         n_cells = self._agenda.n_open
         self._run.event("target_started", self._target, loaded=loaded, n_cells=n_cells)
+        self._begin_watching_settings()
         if self._settings.warm_up and n_cells:
             await self._warm_up()
+
+    def _begin_watching_settings(self) -> None:
+        """Keep what the target is sent from now on.
+
+        config.json has it as it was when the run was begun; a later part may send other settings.
+        """
+        self._sent = self._read_settings()
+        if self._run.plan.work.stretch > 0 and self._sent is not None:
+            self._report_settings(self._sent)
+
+    def _read_settings(self) -> SentSettings | None:
+        capacity = self._run.plan.capacity
+        max_tokens = None if capacity is None else capacity.output_tokens
+        try:
+            call = make_plain_call(self._provider, self._target, self._settings, max_tokens)
+            return self._provider.request_settings(call)
+        except Exception:  # the task boundary: a bug of a provider must not lose the row
+            return None
+
+    def _watch_settings(self) -> None:
+        """Record settings that the provider goes on with after a refusal."""
+        sent = self._read_settings()
+        if sent is not None and sent != self._sent:
+            self._sent = sent
+            self._report_settings(sent)
+
+    def _report_settings(self, sent: SentSettings) -> None:
+        body = mask_strings(sent.body, self._source.redact)
+        self._run.event("request_settings", self._target, path=sent.path, body=body)
 
     async def ask_next(self, only: Cell | None = None) -> bool:
         """Ask the next cell, or `only` that one. Returns whether there was one to ask."""
@@ -170,6 +210,7 @@ class TargetRun:
             self._run.write_down(cell)
             self._run.observer.call_started(self._target, cell.prompt)
             result = await self._answer(cell)
+            self._watch_settings()
             self._count_errors(result)
         self._agenda.learn(result)
         self._run.in_flight.discard((self._target, cell.spending_key))

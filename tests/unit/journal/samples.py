@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clawgauge.records import Attempt, Event, Result, RunConfig, RunOptions, Target, TimingsUs
+from clawgauge.records import (
+    Attempt,
+    Event,
+    Result,
+    RunConfig,
+    RunOptions,
+    Target,
+    TimingsUs,
+    plan_targets,
+)
 
 
 def append_now(journal: Any, record: Any) -> None:
@@ -65,7 +74,7 @@ def make_config(**changes: Any) -> RunConfig:
         "created_at_ms": 1_770_000_000_000,
         "clawgauge_version": "0.1.0",
         "models": ["llama3.2:3b"],
-        "targets": [Target("ollama_openai", "llama3.2:3b")],
+        "planned_targets": plan_targets([Target("ollama_openai", "llama3.2:3b")]),
         "options": RunOptions(),
         "suites": [],
         "prompts": [],

@@ -12,8 +12,10 @@ import pytest
 
 from clawgauge.cli.session import make_config
 from clawgauge.journal.folder import RunFolder
-from clawgauge.providers.base import Provider, ProviderSettings, create_provider
+from clawgauge.providers.base import Call as ProviderCall
+from clawgauge.providers.base import Provider, ProviderSettings, Sink, create_provider
 from clawgauge.providers.embedded.provider import Embedded
+from clawgauge.providers.openai.chat import ChatServer
 from clawgauge.records import THINKING_LEVELS, Message, Prompt, Target
 from clawgauge.registry import PROVIDER_TYPES
 from clawgauge.runner.agenda import Agenda, OpenCells
@@ -21,6 +23,7 @@ from clawgauge.runner.clock import ClientClock
 from clawgauge.runner.context import Observer, RunContext
 from clawgauge.runner.target import TargetRun
 from support.fake_claude import install_fake_claude
+from support.http_exchange import ReceivedRequest
 from support.plans import plan_of
 from support.scripted_server import ScriptedServer
 from support.slow_rest import slow_rest
@@ -145,6 +148,17 @@ def recorded(config: dict[str, Any], prompt_id: str) -> dict[str, Any]:
     return said
 
 
+# What is said to the model, in any of the protocols; all else of a request are settings.
+SAID = {"messages", "input", "instructions", "system", "contents", "systemInstruction"}
+
+
+def check_recorded_settings(config: dict[str, Any], call: ReceivedRequest) -> None:
+    """config.json has all of the request of a plain prompt but what is said to the model."""
+    (target,) = config["targets"]
+    sent = {key: value for key, value in call.json.items() if key not in SAID}
+    assert target["sent"] == {"path": call.path.partition("?")[0], "body": sent}
+
+
 @pytest.mark.parametrize("extra", slow_rest([True, False], every=2), ids=["extra_body", ""])
 @pytest.mark.parametrize("kind", list(READ))
 def test_the_recorded_sampling_is_the_sent_one(
@@ -164,6 +178,7 @@ def test_the_recorded_sampling_is_the_sent_one(
             for prompt, call in zip(prompts, server.calls[n_before:], strict=True):
                 sent = READ[kind](call.json)
                 assert recorded(config, prompt.id) == sent, f"{level} {options} {prompt.id}"
+            check_recorded_settings(config, server.calls[n_before])
 
 
 def test_no_type_of_provider_is_left_out() -> None:
@@ -216,3 +231,34 @@ def test_the_claude_program_is_given_the_recorded_limit(
             "max_tokens": limit,
             "seed": None,
         }
+
+
+class Yielding(ChatServer):
+    """A provider that goes on without the level after the first refusal of it."""
+
+    has_yielded = False
+
+    def settings_body(self, call: ProviderCall) -> dict[str, Any]:
+        body = super().settings_body(call)
+        return {**body, "reasoning_effort": None} if self.has_yielded else body
+
+    async def attempt(self, call: ProviderCall, sink: Sink) -> None:
+        await super().attempt(call, sink)
+        self.has_yielded = True
+
+
+def test_settings_that_change_during_a_run_are_an_event(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    """config.json keeps those of the beginning; the event, written once, has those that were sent from then on."""
+    provider = Yielding(ProviderSettings("openai_chat", "openai_chat", server.v1_url))
+    config = ask(tmp_path, provider, PROMPTS[:3], "high")
+    assert [call.json.get("reasoning_effort") for call in server.calls] == ["high", None, None]
+    assert config["targets"][0]["sent"]["body"]["reasoning_effort"] == "high"
+    (folder,) = tmp_path.iterdir()
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    (event,) = [event for event in events if event["event"] == "request_settings"]
+    assert event["target"] == f"openai_chat:{MODEL}@high"
+    assert event["detail"]["path"] == "/v1/chat/completions"
+    assert event["detail"]["body"]["model"] == MODEL
+    assert "reasoning_effort" not in event["detail"]["body"]

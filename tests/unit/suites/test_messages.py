@@ -288,7 +288,7 @@ def test_a_run_folder_keeps_a_context_once(tmp_path: Path) -> None:
         contexts={"box": {"system": long, "tools": [EXEC], "messages": [ASKS, SAYS]}},
     )
     config = RunConfig(
-        schema_version=1, run_id="r", created_at_ms=1, clawgauge_version="0", models=[], targets=[],
+        schema_version=1, run_id="r", created_at_ms=1, clawgauge_version="0", models=[], planned_targets=[],
         options=RunOptions(), suites=[], prompts=prompts, prompts_sha256="",
     )  # fmt: skip
     with RunFolder.create(tmp_path / "runs", "r") as folder:

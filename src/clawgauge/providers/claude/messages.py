@@ -143,31 +143,39 @@ class MessagesServer(HttpServer):
         sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
         return self.override_sampling(sampling)
 
-    async def attempt(self, call: Call, sink: Sink) -> None:
+    def request_path(self, call: Call) -> str:
+        return "/v1/messages"
+
+    def settings_body(self, call: Call) -> dict[str, Any]:
         sampling = self.sampling(call)
-        output_config = _output_config(call.response_format)
         thinking = None
         budget = _thinking_budget(call)
         if budget is not None:
             thinking = {"type": "enabled", "budget_tokens": budget}
-        elif call.thinking_level in _THINKING_BUDGETS:
+        return {
+            "model": call.model,
+            "stream": call.stream,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "thinking": thinking,
+        }
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        output_config = _output_config(call.response_format)
+        budget = _thinking_budget(call)
+        if budget is None and call.thinking_level in _THINKING_BUDGETS:
             sink.note(warning=_THINKING_OFF)
         tool_choice = None
         if call.tools and call.tool_choice:
             tool_choice = _tool_choice(call.tool_choice)
         body = {
-            "model": call.model,
             "system": call.system or None,
-            "stream": call.stream,
             "messages": _messages(call, with_thinking=budget is not None),
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "thinking": thinking,
             "tools": [_tool(tool["function"]) for tool in call.tools] or None,
             "tool_choice": tool_choice,
             "output_config": output_config,
         }
-        await self._post("/v1/messages", body, call, MessagesReader(sink, call.model))
+        await self._post(body, call, MessagesReader(sink, call.model))
 
 
 def _thinking_budget(call: Call) -> int | None:

@@ -207,9 +207,15 @@ def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[s
         arguments.append("--bare")
     if not program.knows("--tools") and program.knows("--disallowedTools"):
         arguments += ["--disallowedTools", _BUILT_IN_TOOLS]
-    if call.thinking_level is not None and program.knows("--effort"):
-        arguments += ["--effort", call.thinking_level]
+    arguments += level_arguments(program, call)
     return tuple(arguments)
+
+
+def level_arguments(program: ClaudeProgram | None, call: Call) -> tuple[str, ...]:
+    """How the program is told the thinking level; a program that was not asked yet knows all."""
+    if call.thinking_level is None or (program is not None and not program.knows("--effort")):
+        return ()
+    return ("--effort", call.thinking_level)
 
 
 def base_environment(settings: ProviderSettings) -> dict[str, str]:

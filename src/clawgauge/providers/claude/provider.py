@@ -35,6 +35,7 @@ from clawgauge.providers.claude.program import (
     call_arguments,
     call_environment,
     find_program,
+    level_arguments,
     not_executable,
     refuse_unsendable,
 )
@@ -45,7 +46,7 @@ from clawgauge.providers.claude.tools import (
     OfferedTools,
     report_answers,
 )
-from clawgauge.records import ProviderProbe
+from clawgauge.records import ProviderProbe, SentSettings
 
 # How long the program may take to exit when the call is over.
 EXIT_TIMEOUT_S = 1.0
@@ -103,6 +104,15 @@ class ClaudeCodeCli(Provider):
 
     def check_here(self, model: str) -> None:
         find_program(self._env, self.settings.extra.get("command"))
+
+    def request_settings(self, call: Call) -> SentSettings:
+        """What the program is told; the request that it makes of that is its own."""
+        body: dict[str, Any] = {
+            "model": call.model,
+            "arguments": list(level_arguments(self._program, call)),
+            "environment": call_environment({}, call, self.sampling(call)),
+        }
+        return SentSettings(path="claude", body=body)
 
     async def attempt(self, call: Call, sink: Sink) -> None:
         refuse_unsendable(call)

@@ -30,10 +30,17 @@ from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.embedded.gguf import read_shape
 from clawgauge.providers.http.errors import decode_lenient
-from clawgauge.providers.http.server import apply_extra_body
-from clawgauge.providers.openai.chat import ChatServer
-from clawgauge.records import NO_TEMPLATE, TOOLS_DROPPED, ModelInfo, ProviderProbe
+from clawgauge.providers.http.server import apply_extra_body, put_over
+from clawgauge.providers.openai.chat import ChatServer, chat_settings
+from clawgauge.records import (
+    NO_TEMPLATE,
+    TOOLS_DROPPED,
+    ModelInfo,
+    ProviderProbe,
+    SentSettings,
+)
 from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL, OPENAI_CHAT
+from clawgauge.secrets import public_settings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 
@@ -206,6 +213,11 @@ class Embedded(Provider):
         """What the child's own server is sent: the same as any chat server's with `extra_body`."""
         names = ChatServer.sampling_names
         return apply_extra_body(super().sampling(call), self._extra_body, names)
+
+    def request_settings(self, call: Call) -> SentSettings:
+        settings = chat_settings(call, self.sampling(call))
+        body = put_over(settings, self._extra_body, ChatServer.sampling_names)
+        return SentSettings(path="/v1/chat/completions", body=public_settings(body))
 
     async def find_window(self, model: str) -> int:
         """What the table says; else the model's own window, as far as memory allows.

@@ -285,15 +285,25 @@ class GeminiServer(HttpServer):
             )
         return models
 
-    async def attempt(self, call: Call, sink: Sink) -> None:
+    def request_path(self, call: Call) -> str:
         model = _plain_name(call.model)
-        thinking = _find_thinking(call)
+        method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
+        return f"/models/{quote(model, safe='', errors='replace')}:{method}"
+
+    def settings_body(self, call: Call) -> dict[str, Any]:
         sampling = self.sampling(call)
         settings = {
             "temperature": sampling.temperature,
             "maxOutputTokens": sampling.max_tokens,
             "seed": sampling.seed,
-            "thinkingConfig": thinking.config,
+            "thinkingConfig": _find_thinking(call).config,
+        }
+        return {"generationConfig": settings}
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
+        model = _plain_name(call.model)
+        settings = {
+            **self.settings_body(call)["generationConfig"],
             **answer_format(call.response_format),
         }
         body = {
@@ -303,9 +313,7 @@ class GeminiServer(HttpServer):
             "toolConfig": tool_config_of(call),
             "generationConfig": settings,
         }
-        method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
-        path = f"/models/{quote(model, safe='', errors='replace')}:{method}"
-        await self._post(path, body, call, GeminiReader(sink, call.model))
+        await self._post(body, call, GeminiReader(sink, call.model))
 
 
 def _plain_name(model: str) -> str:

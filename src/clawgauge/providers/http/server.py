@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,7 +15,7 @@ from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling
 from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.http.reply import Reader
-from clawgauge.records import ModelInfo, ProviderProbe, as_count
+from clawgauge.records import ModelInfo, ProviderProbe, SentSettings, as_count
 from clawgauge.registry import VENDORS
 from clawgauge.secrets import public_address, public_settings
 from clawgauge.words import plural
@@ -44,7 +46,8 @@ def apply_extra_body(
 class HttpServer(Provider):
     """One server at one address, the user's own where its table says `local = true`.
 
-    A subclass writes `attempt`, which sends its request with `_post`.
+    A subclass says what it sends with `request_path` and `settings_body`, and writes `attempt`,
+    which adds what is said to the model and sends it with `_post`.
     """
 
     default_base_url: str
@@ -99,6 +102,27 @@ class HttpServer(Provider):
         if not isinstance(overrides, dict):
             return sampling
         return apply_extra_body(sampling, overrides, self.sampling_names)
+
+    @abstractmethod
+    def request_path(self, call: Call) -> str:
+        """Where the request goes, after the base address."""
+
+    @abstractmethod
+    def settings_body(self, call: Call) -> dict[str, Any]:
+        """The members of the request's body that are no part of what is said to the model.
+
+        `attempt` adds the others to these, so that there is one place for each setting. A member
+        that is None is not sent. Raises `CallFailure` for a call that cannot be sent.
+        """
+
+    def request_settings(self, call: Call) -> SentSettings | None:
+        try:
+            body = self._override_body(self.settings_body(call))
+        except CallFailure:
+            # The call itself will end with it.
+            return None
+        path = urlsplit(self.base_url).path + urlsplit(self.request_path(call)).path
+        return SentSettings(path=path, body=public_settings(body))
 
     def check_here(self, model: str) -> None:
         if self._lacks_key:
@@ -182,38 +206,48 @@ class HttpServer(Provider):
             return f"look at the log of the server at {address}"
         return f"is the server running at {address}?"
 
-    def _put_over(self, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that were asked for, with `overrides` in the place of ours."""
-        sent = _without_none(fields)
-        for names in self.sampling_names.values():
-            # Servers refuse two fields that say the same.
-            if not overrides.keys().isdisjoint(names):
-                for name in names:
-                    sent.pop(name, None)
-        return sent | dict(overrides)
+    def _override_body(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body as it is sent: what was not asked for is left out, `extra_body` put over it."""
+        if self.sampling_member is None:
+            return put_over(body, self.extra_body, self.sampling_names)
+        sent_body = _without_none(body) | self.extra_body
+        overrides = self.extra_body.get(self.sampling_member, {})
+        if isinstance(overrides, dict):
+            member = put_over(body[self.sampling_member], overrides, self.sampling_names)
+            sent_body[self.sampling_member] = member
+        return sent_body
 
-    async def _post(self, path: str, body: dict[str, Any], call: Call, reader: Reader) -> None:
+    async def _post(self, body: Mapping[str, Any], call: Call, reader: Reader) -> None:
         """Make one call, and report its reply through `reader`. Raises `CallFailure`.
 
-        A member of `body` that is None was not asked for, and is not sent.
+        `body` is what is said to the model; the settings come beside it. A member that is None was
+        not asked for, and is not sent.
         """
         if self._lacks_key:
             self.check_here(call.model)
-        if self.sampling_member is None:
-            sent_body = self._put_over(body, self.extra_body)
-        else:
-            sent_body = _without_none(body) | self.extra_body
-            overrides = self.extra_body.get(self.sampling_member, {})
-            if isinstance(overrides, dict):
-                member = self._put_over(body[self.sampling_member], overrides)
-                sent_body[self.sampling_member] = member
+        sent_body = self._override_body({**self.settings_body(call), **body})
         try:
             payload = msgspec.json.encode(sent_body)
         except UnicodeEncodeError:
             # A lone surrogate in a prompt is sent as its escape rather than failing the call.
             payload = json.dumps(sent_body).encode("ascii")
-        url = self.base_url + path
+        url = self.base_url + self.request_path(call)
         await self.client.exchange(url, payload, reader, timeout_s=call.timeout_s)
+
+
+def put_over(
+    fields: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    sampling_names: Mapping[str, tuple[str, ...]],
+) -> dict[str, Any]:
+    """The fields that were asked for, with `overrides` in the place of ours."""
+    sent = _without_none(fields)
+    for names in sampling_names.values():
+        # Servers refuse two fields that say the same.
+        if not overrides.keys().isdisjoint(names):
+            for name in names:
+                sent.pop(name, None)
+    return sent | dict(overrides)
 
 
 def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:

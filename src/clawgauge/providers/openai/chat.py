@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from clawgauge.providers.base import Call, Sink
+from clawgauge.providers.base import Call, Sampling, Sink
 from clawgauge.providers.conversation import PastCall, PastTurn, conversation
 from clawgauge.providers.http.errors import decode_lenient, fit, refuse_crowded, stream_failure
 from clawgauge.providers.http.events import (
@@ -258,19 +258,30 @@ class ChatServer(HttpServer):
         "seed": ("seed",),
     }
 
+    def request_path(self, call: Call) -> str:
+        return "/chat/completions"
+
+    def settings_body(self, call: Call) -> dict[str, Any]:
+        return chat_settings(call, self.sampling(call))
+
     async def attempt(self, call: Call, sink: Sink) -> None:
-        sampling = self.sampling(call)
         body = {
-            "model": call.model,
             "messages": chat_messages(call),
-            "stream": call.stream,
-            "stream_options": {"include_usage": True} if call.stream else None,
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "seed": sampling.seed,
-            "reasoning_effort": call.thinking_level,
             "response_format": call.response_format,
             "tools": call.tools or None,
             "tool_choice": call.tool_choice if call.tools else None,
         }
-        await self._post("/chat/completions", body, call, ChatReader(sink, call.model))
+        await self._post(body, call, ChatReader(sink, call.model))
+
+
+def chat_settings(call: Call, sampling: Sampling) -> dict[str, Any]:
+    """The settings of a chat completion; None is not sent."""
+    return {
+        "model": call.model,
+        "stream": call.stream,
+        "stream_options": {"include_usage": True} if call.stream else None,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "seed": sampling.seed,
+        "reasoning_effort": call.thinking_level,
+    }

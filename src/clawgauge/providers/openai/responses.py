@@ -314,11 +314,25 @@ class ResponsesServer(HttpServer):
         "seed": ("seed",),
     }
 
-    async def attempt(self, call: Call, sink: Sink) -> None:
+    def request_path(self, call: Call) -> str:
+        return "/responses"
+
+    def settings_body(self, call: Call) -> dict[str, Any]:
         sampling = self.sampling(call)
         reasoning = None
         if call.thinking_level is not None:
             reasoning = {"effort": call.thinking_level}
+        return {
+            "model": call.model,
+            "stream": call.stream,
+            # A benchmark leaves nothing behind on the server.
+            "store": False,
+            "max_output_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "reasoning": reasoning,
+        }
+
+    async def attempt(self, call: Call, sink: Sink) -> None:
         # Not strict unless a definition asks for it, as in chat: OpenAI's default makes every
         # argument required.
         tools = [{"strict": False, **_flatten(tool, "function")} for tool in call.tools]
@@ -327,18 +341,11 @@ class ResponsesServer(HttpServer):
         if call.response_format:
             text = {"format": _flatten(call.response_format, "json_schema")}
         body = {
-            "model": call.model,
             "instructions": call.system or None,
             "input": responses_input(call),
-            "stream": call.stream,
-            # A benchmark leaves nothing behind on the server.
-            "store": False,
-            "max_output_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "reasoning": reasoning,
             "tools": tools or None,
             "tool_choice": tool_choice,
             "text": text,
         }
-        reader = ResponsesReader(sink, call.model, sampling.max_tokens)
-        await self._post("/responses", body, call, reader)
+        reader = ResponsesReader(sink, call.model, self.sampling(call).max_tokens)
+        await self._post(body, call, reader)
