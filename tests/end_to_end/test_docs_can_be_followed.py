@@ -106,9 +106,11 @@ def inline_code() -> list[tuple[str, str]]:
     """Every span of code in the text of a page, with the page's name."""
     spans = []
     for page in PAGES:
-        if page.name != "commands.md":
-            for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", without_blocks(page)):
-                spans.append((page.name, span))
+        if page.name == "commands.md":
+            continue
+        for paragraph in re.split(r"\n\s*\n|\n\|", without_blocks(page)):
+            for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", paragraph):
+                spans.append((page.name, span.replace("\n", " ")))
     return spans
 
 
