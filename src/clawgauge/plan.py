@@ -53,6 +53,7 @@ from clawgauge.suites import BUILTIN_SUITES, describe_suite
 from clawgauge.suites.context import CONTEXT_SUITES, add_context, load_context
 from clawgauge.suites.drawings import Drawings
 from clawgauge.suites.load import WrittenSuite, read_suite
+from clawgauge.verdict.best import PairKey
 from clawgauge.verdict.jobs import BUILT_IN, PLAIN_JOBS, find_suites
 from clawgauge.words import plural
 from clawgauge.world import can_run
@@ -95,6 +96,8 @@ class OpenWork:
     """What was paid and has no record."""
     stretch: int = 0
     """How many stretches there were before this one."""
+    told_apart: Mapping[PairKey, float] = field(default_factory=dict)
+    """The models that `--best` has told apart, with the p-value of each pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

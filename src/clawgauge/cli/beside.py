@@ -59,6 +59,7 @@ _OPTIONS_REFUSED = (
     "draw",
     "repeats",
     "until_decided",
+    "best",
     "nodes",
 )
 _MAX_NAMED = 4
@@ -129,7 +130,7 @@ def decision_beside(config: RunConfig, jobs: Mapping[str, Job]) -> DecisionOptio
             f"the other run decided {clean_cell(list_names(config.decision.jobs, _MAX_NAMED))}, "
             "which are no jobs here: add their [jobs] tables to clawgauge.toml"
         )
-    return msgspec.structs.replace(config.decision, jobs=names, calls_ahead={})
+    return msgspec.structs.replace(config.decision, jobs=names, calls_ahead={}, best=False)
 
 
 def describe_beside(

@@ -59,7 +59,7 @@ def find_expected_cost(decided: DecidedRun) -> str | None:
     if not paid or draft.settings.max_cost_usd is not None:
         return None
     expected = expected_calls(draft.complete(decided.open_work()))
-    costs = {target: expected[target].usd or 0.0 for target in paid}
+    costs = {target: expected[target].usd_at_most or 0.0 for target in paid}
     usd = sum(costs.values())
     if usd <= _MOST_USD_UNASKED:
         return None

@@ -146,7 +146,16 @@ def first_line(plan: Plan, expected: Mapping[Target, ExpectedCalls]) -> str:
     if plan.decision is not None:
         extent = f"asking {_word_extent(plan.decision)}"
     total = _total_line(list(expected.values()), is_expected=plan.decision is not None)
-    return f"{extent}; {total}"
+    return f"{extent}; {total}{_word_search(plan, expected.values())}"
+
+
+def _word_search(plan: Plan, expected: Iterable[ExpectedCalls]) -> str:
+    """How far a run may go on to find the best; nothing of one that does not."""
+    if plan.decision is None or not plan.decision.best:
+        return ""
+    n_at_most = max(calls.n_at_most for calls in expected)
+    n_calls = plural(n_at_most, "call")
+    return f"; then on until the best is known, with {n_calls} to a target in all at most"
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -165,7 +174,8 @@ def plan_lines(plan: Plan) -> list[str]:
         n_calls = plural(calls.n, "call")
         line = f"  {target.label}: {about}{n_calls}, {_expectation(plan, target, calls)}"
         lines.append("; ".join([line, *calls.left_out]))
-    lines.append(_total_line(list(calls_by_target.values()), is_expected=plan.decision is not None))
+    total = _total_line(list(calls_by_target.values()), is_expected=plan.decision is not None)
+    lines.append(f"{total}{_word_search(plan, calls_by_target.values())}")
     return lines
 
 

@@ -19,8 +19,8 @@ from clawgauge.prices import Price, Tokens, cost_usd
 from clawgauge.records import THINKING_OFF, GroupSummary, Prompt, RunSummary, Target
 from clawgauge.run_data import Run
 from clawgauge.runner.agenda import cost_budget
-from clawgauge.runner.agendas import make_agenda
-from clawgauge.runner.decision import CALLS_OF_A_TASK
+from clawgauge.runner.agendas import AnyAgenda, make_agenda
+from clawgauge.runner.decision import CALLS_OF_A_TASK, DecisionAgenda
 from clawgauge.suites.long_text import estimate_tokens
 
 _MAX_RUNS_READ = 20
@@ -49,6 +49,15 @@ class ExpectedCalls(NamedTuple):
     """Which prompts are not asked, and why, in words."""
     is_by_price_list: bool = False
     """Whether nobody has measured what a call costs: it is guessed from its length."""
+    n_at_most: int = 0
+    """How many there may be where fit models are asked on to find the best; else 0."""
+
+    @property
+    def usd_at_most(self) -> float | None:
+        """What all that may be asked costs, if calls are as expected."""
+        if self.usd is None or not self.n:
+            return self.usd
+        return self.usd / self.n * max(self.n, self.n_at_most)
 
 
 def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
@@ -77,8 +86,14 @@ def expected_calls(plan: Plan) -> dict[Target, ExpectedCalls]:
             usd=None if call_usd is None else round(call_usd * n, 6),
             left_out=[word_skip(skip.detail) for skip in agenda.skipped],
             is_by_price_list=is_by_price_list,
+            n_at_most=_count_at_most(plan, agenda),
         )
     return expected
+
+
+def _count_at_most(plan: Plan, agenda: AnyAgenda) -> int:
+    goes_on = plan.decision is not None and plan.decision.best
+    return agenda.n_at_most if goes_on and isinstance(agenda, DecisionAgenda) else 0
 
 
 def _count_past_calls(groups: Iterable[GroupSummary], *, by_turns: bool) -> int:

@@ -77,12 +77,23 @@ from clawgauge.plan import (
     takes_several_calls,
 )
 from clawgauge.providers.provider_set import ProviderSet
-from clawgauge.records import CapacityOptions, DecisionOptions, Prompt, SuiteInfo, Target
+from clawgauge.records import (
+    CapacityOptions,
+    DecisionOptions,
+    Job,
+    Prompt,
+    SuiteInfo,
+    Target,
+)
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Run
 from clawgauge.suites.drawings import NO_DRAWINGS, Drawings, rules_of
 from clawgauge.suites.load import WrittenSuite
-from clawgauge.words import plural
+from clawgauge.verdict import BUILT_IN
+from clawgauge.verdict.best import find_weighed_pools
+from clawgauge.words import list_names, plural
+
+_MAX_JOBS_NAMED = 4
 
 if TYPE_CHECKING:
     from clawgauge.fleet.driver import JoinedNodes
@@ -279,6 +290,8 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
     if capacity is None:
         decision = _find_decision(scope, basis)
         refuse_undecidable(settings, jobs, scope.prompts, scope.suites, decision)
+        if settings.best:
+            _refuse_vain_search(decision, jobs, scope.targets)
     if decision is not None:
         drawings = _find_drawings(scope, decision, tell)
         is_plain = scope.resumed is None and bool(decision.drawings)
@@ -513,6 +526,7 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
         if settings.job is not None:
             names = choose_jobs(settings, basis.configuration.jobs)
             decision = msgspec.structs.replace(decision, jobs=names)
+        decision = msgspec.structs.replace(decision, best=settings.best)
         return _add_calls_ahead(decision, scope, basis)
     if scope.beside is not None:
         decision = decision_beside(scope.beside.recorded, basis.configuration.jobs)
@@ -533,8 +547,31 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
         order=settings.order,
         drawings=n_drawings,
         rules_sha256=rules_of(scope.written) if n_drawings else {},
+        best=settings.best,
     )
     return _add_calls_ahead(decision, scope, basis)
+
+
+def _refuse_vain_search(
+    decision: DecisionOptions | None, jobs: Mapping[str, Job], targets: Sequence[Target]
+) -> None:
+    """Refuse --best where no best could be found, however much is asked."""
+    if decision is None:
+        raise ConfigError(
+            "--best goes on once it is decided who is fit, and a list of prompts decides nothing: "
+            "leave the prompts out, or add --job"
+        )
+    if not decision.jobs:
+        raise ConfigError("--best wants to know for which job: add --job")
+    if len(targets) < 2:
+        raise ConfigError("--best tells the models of a run apart: name at least two with -t")
+    known_jobs = BUILT_IN | dict(jobs)
+    weighed = [name for name in decision.jobs if find_weighed_pools(name, known_jobs[name])]
+    if not weighed:
+        raise ConfigError(
+            f"--best tells by right answers, and {list_names(decision.jobs, _MAX_JOBS_NAMED)} "
+            "weighs time and cost alone: leave it out"
+        )
 
 
 def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) -> DecisionOptions:

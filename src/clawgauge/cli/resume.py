@@ -26,6 +26,7 @@ from clawgauge.suites import (
     prompts_sha256,
 )
 from clawgauge.suites.load import WrittenSuite, read_suite
+from clawgauge.verdict.best import read_told_apart
 
 _MAX_IDS_NAMED = 5
 
@@ -274,6 +275,7 @@ def open_work(
         answers=kept_answers,
         beside_usd=beside_usd,
         stretch=stretch,
+        told_apart=read_told_apart(events),
     )
 
 

@@ -121,6 +121,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with -s or --prompt-ids: ask until all that they can decide is decided",
     )
     add(
+        "--best",
+        action=either,
+        help="ask the models that are fit on, all the same prompts, until the best is known",
+    )
+    add(
         "--max-calls",
         type=int,
         metavar="N",

@@ -289,6 +289,9 @@ async def _go_on(
     cost = cost_budget(plan)
     agendas = {target: make_agenda(plan, target, cost) for target in plan.targets}
     open_targets = [target for target, agenda in agendas.items() if agenda.n_open]
+    if plan.decision is not None and plan.decision.best:
+        # Who is asked on to find the best is known once the answers have been read.
+        open_targets = list(plan.targets)
     probes = await look_ahead(plan, open_targets, tell)
     if plan.work.refill:
         again = plural(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -16,7 +16,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from clawgauge.console.plain import Progress, Tally, word_answer_so_far
+from clawgauge.console.plain import (
+    Progress,
+    Tally,
+    word_answer_so_far,
+    word_best,
+    word_told_apart,
+)
 from clawgauge.errors import CallFailure
 from clawgauge.records import Prompt, Target
 from clawgauge.reports.clean import one_line
@@ -76,6 +82,12 @@ class LiveTable(Tally):
     def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
         # It stays above the table, which goes on below it.
         self._console.print(_cell(word_answer_so_far(target, n_answers, states)))
+
+    def told_apart(self, job: str, ahead: str, behind: str, n_shared: int) -> None:
+        self._console.print(_cell(word_told_apart(job, ahead, behind, n_shared)))
+
+    def best_sought(self, job: str, labels: Sequence[str]) -> None:
+        self._console.print(_cell(word_best(job, labels)))
 
     def _draw(self) -> RenderableType:
         lines = [self._activity]

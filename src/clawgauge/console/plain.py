@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -17,12 +17,19 @@ from clawgauge.reports.words import verdict_word
 from clawgauge.runner.context import Observer
 from clawgauge.verdict.states import JobState
 from clawgauge.verdict.wording import word_fit_state
-from clawgauge.words import format_duration, format_money, format_percent, plural
+from clawgauge.words import (
+    format_duration,
+    format_money,
+    format_percent,
+    list_names,
+    plural,
+)
 
 # Medians shown live are of the newest calls: sorting them must stay cheap in a run of any length.
 _MAX_LATENCIES = 500
 # How long nothing may be said of what is left of a run, and how long a wait is worth a line.
 _REPORT_EVERY_S = 30.0
+_MAX_NAMED = 4
 
 
 # Why a target was asked nothing with tools any more, by the code of the event.
@@ -169,6 +176,13 @@ class Tally(Observer):
         row = self.rows[target]
         row.n_calls = n_cells
         row.started_s = time.monotonic()
+
+    def target_goes_on(self, target: Target, n_calls: int) -> None:
+        row = self.rows[target]
+        row.n_calls = row.n_done + n_calls
+        if row.started_s is not None:
+            # While others were asked it waited: its calls took no longer for that.
+            row.started_s += time.monotonic() - max(row.newest_s, row.started_s)
 
     def recorded(self, target: Target, result: Result) -> None:
         row = self.rows[target]
@@ -321,6 +335,16 @@ class PlainLines(Tally):
     def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
         _print_line(f"  {word_answer_so_far(target, n_answers, states)}")
 
+    def target_goes_on(self, target: Target, n_calls: int) -> None:
+        super().target_goes_on(target, n_calls)
+        _print_line(f"{target.label}: {plural(n_calls, 'call')} more, to find the best")
+
+    def told_apart(self, job: str, ahead: str, behind: str, n_shared: int) -> None:
+        _print_line(f"  {word_told_apart(job, ahead, behind, n_shared)}")
+
+    def best_sought(self, job: str, labels: Sequence[str]) -> None:
+        _print_line(f"  {word_best(job, labels)}")
+
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         super().stopped(target, event, detail)
         _print_line(f"  {target.label}: {word_stop(event, detail)}")
@@ -332,6 +356,19 @@ def word_answer_so_far(target: Target, n_answers: int, states: Mapping[str, JobS
     for job, known in states.items():
         jobs.append(f"{job}: {word_fit_state(known.state, known.chance)}")
     return f"{target.label}, so far, after {plural(n_answers, 'answer')}: {', '.join(jobs)}"
+
+
+def word_told_apart(job: str, ahead: str, behind: str, n_shared: int) -> str:
+    prompts = plural(n_shared, "prompt that both were asked", "prompts that both were asked")
+    return f"{job}: {behind} is behind {ahead}, by {prompts}"
+
+
+def word_best(job: str, labels: Sequence[str]) -> str:
+    """Who is best, or who was not told apart by all that was asked."""
+    if len(labels) == 1:
+        return f"{job}: the best is {labels[0]}"
+    names = list_names(labels, _MAX_NAMED)
+    return f"{job}: {names} were not told apart by what was asked; more may tell (--max-calls)"
 
 
 def _print_line(text: str) -> None:

@@ -58,6 +58,7 @@ from clawgauge.records.summary import (
     FamilyTally,
     Fit,
     GroupSummary,
+    HeadToHead,
     JobVerdict,
 )
 from clawgauge.records.summary import (

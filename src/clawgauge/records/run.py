@@ -284,6 +284,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     interleave: Harmless[bool] = False
     job: Annotated[list[str] | None, Option(resume="extent"), HARMLESS] = None
     order: Annotated[int, Option(0, 2**31 - 1, "a whole number of 0 or more"), HARMLESS] = 0
+    best: Annotated[bool, Option(resume="extent"), HARMLESS] = False
     max_time_s: Annotated[
         float | None,
         Option(1, 31_536_000, "a time of 1s or more", "max_time", resume="extent"),
@@ -386,7 +387,8 @@ class DecisionOptions(msgspec.Struct, frozen=True, kw_only=True):
     named. `order` is the number of the order of prompts. Of each target `calls_ahead` says how
     many calls are chosen before the first of them has to be answered, by target label; `drawings`
     is how many drawings of a prompt there are beside the text as written, and `rules_sha256` is
-    what they are made of, by suite.
+    what they are made of, by suite. With `best` the models that are fit are asked on, all the same
+    prompts, until the best of them is known.
     """
 
     jobs: list[str]
@@ -394,6 +396,7 @@ class DecisionOptions(msgspec.Struct, frozen=True, kw_only=True):
     calls_ahead: dict[str, Annotated[int, msgspec.Meta(ge=1, le=4_096)]] = {}
     drawings: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
     rules_sha256: dict[str, str] = {}
+    best: bool = False
 
 
 CAPACITY = "capacity"

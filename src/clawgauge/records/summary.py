@@ -300,7 +300,9 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     how many prompt families passed how many of the texts that were answered; null where the run was made by an earlier
     rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking, and
     `asking_ended` why it did: `decided`, `all_asked`, `budget_spent` or `given_up`; null where it may go on.
-    `by_family` is what a model is compared with others by; null where the run was made by an earlier rule."""
+    `by_family` is what a model is compared with others by; null where the run was made by an earlier rule.
+    `behind_by_prompts` has, where a run went on to find the best (`--best`), each job that was told by the prompts all
+    were asked: the p-value by which another model of the run is ahead, or null."""
 
     provider: str
     model: str
@@ -367,6 +369,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     decided: dict[str, str] = {}
     asking_ended: str | None = None
     by_family: FamilyMeans | None = None
+    behind_by_prompts: dict[str, float | None] | None = None
 
     @property
     def attempted(self) -> int:
@@ -408,9 +411,22 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     behind_p: float | None = None
 
 
+class HeadToHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Two models on the prompt families that both were asked and that a job weighs: `only_a` of `n_shared` were right
+    by `a` alone, `only_b` by `b` alone. `p` holds at any stop, and is corrected for all pairs of fit models."""
+
+    a: str
+    b: str
+    n_shared: int
+    only_a: int
+    only_b: int
+    p: float
+
+
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one. It
-    asks the `suites` of the `targets`."""
+    asks the `suites` of the `targets`. `head_to_head` has every two fit models where the run went on to find the best
+    (`--best`), and is what `behind_p` rests on then."""
 
     job: str
     ranking: list[Fit]
@@ -418,6 +434,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     needs: str | None = None
     targets: list[str] = []
     suites: list[str] = []
+    head_to_head: list[HeadToHead] = []
 
 
 class VisitSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -239,7 +239,7 @@ class CostBudget:
 
 
 class TimeBudget:
-    """Calls are begun for `limit` seconds, from the moment that this stretch began."""
+    """Calls are begun for `limit` seconds of the time in which this stretch asks a target."""
 
     name: ClassVar = "max_time"
     detail: ClassVar[Mapping[str, Any]] = {}
@@ -247,10 +247,24 @@ class TimeBudget:
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self._began_s = time.monotonic()
+        self._spent_before_s = 0.0
+        self._is_paused = False
 
     @property
     def spent(self) -> float:
-        return time.monotonic() - self._began_s
+        if self._is_paused:
+            return self._spent_before_s
+        return self._spent_before_s + time.monotonic() - self._began_s
+
+    def pause(self) -> None:
+        """Others are asked: that is no time of this target's."""
+        self._spent_before_s = self.spent
+        self._is_paused = True
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._began_s = time.monotonic()
+            self._is_paused = False
 
     @property
     def calls_left(self) -> int | None:

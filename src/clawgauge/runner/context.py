@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from clawgauge.runner.agenda import Agenda, Cell, CostBudget, SpendingKey
 from clawgauge.runner.clock import Clock
 from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import Judge
+from clawgauge.runner.pacing import Pace
 from clawgauge.verdict.states import JobState
 
 
@@ -31,6 +32,15 @@ class Observer(AbstractContextManager["Observer"]):
 
     def target_started(self, target: Target, n_cells: int) -> None:
         """The first of `n_cells` cells of a target is about to be asked."""
+
+    def target_goes_on(self, target: Target, n_calls: int) -> None:
+        """About so many more calls are made to a target, to find the best of several models."""
+
+    def told_apart(self, job: str, ahead: str, behind: str, n_shared: int) -> None:
+        """Of two fit models one is ahead for a job, by `n_shared` prompts that both were asked."""
+
+    def best_sought(self, job: str, labels: Sequence[str]) -> None:
+        """The search for the best is over: one model, or those that were not told apart."""
 
     def call_started(self, target: Target, prompt: Prompt) -> None:
         """A prompt is about to be sent."""
@@ -78,6 +88,8 @@ class RunContext:
     """The cells of which something was sent and whose result is not yet with the folder."""
     windows: dict[Target, int | None] = field(default_factory=dict)
     """How many tokens fit each target's window, as far as that is known."""
+    paces: dict[Target, Pace] = field(default_factory=dict)
+    """How many calls at once each target was found to take."""
     written_drawings: set[tuple[str, str, int]] = field(default_factory=set)
     """The further drawings that are in the folder."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from clawgauge.records import FamilyTally, Job, Prompt, Result
+from clawgauge.records import FamilyTally, Job, Prompt, PromptKey, Result
 from clawgauge.run_data.asking_order import Effort, Source, TextToAsk
 from clawgauge.run_data.evidence import (
     TEXT_CALLS,
@@ -23,7 +23,14 @@ from clawgauge.run_data.evidence import (
     Weight,
     observe,
 )
-from clawgauge.runner.agenda import Budget, Cell, Outcome, SpendingKey, describe_spent
+from clawgauge.runner.agenda import (
+    Budget,
+    Cell,
+    Outcome,
+    SpendingKey,
+    TimeBudget,
+    describe_spent,
+)
 from clawgauge.stats.decision import CALLS_ZONE, NO_AT, YES_AT, Decision, FamilyCounts, score
 from clawgauge.suites.drawings import Drawings
 from clawgauge.verdict.decision import Decisions, Question
@@ -66,6 +73,7 @@ class DecisionAgenda:
         self.skipped = skipped
         self.answered = asyncio.Event()
         self._sources = sources
+        self._prompt_keys = {text.prompt.key for source in sources for text in source.texts}
         self._drawings = drawings
         self.calls_ahead = calls_ahead
         self._budgets = budgets
@@ -84,7 +92,9 @@ class DecisionAgenda:
         # How far each source has been asked, and whether all there is has been asked again.
         self._next_text = [0] * len(sources)
         self._asked_again: set[TextKey] = set()
-        self._leftovers = list(leftovers)
+        self._leftovers = [TextToAsk(prompt, 0) for prompt in leftovers]
+        # Whether all is decided that is to be, and what is asked now is to find the best model.
+        self._is_asked_on = False
         self._is_over = False
         self._is_given_up = False
         self._chosen: Cell | None = None
@@ -106,6 +116,60 @@ class DecisionAgenda:
     def n_answers(self) -> int:
         """How many answers have been counted."""
         return self._n_applied
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """Where its texts are from."""
+        return self._sources
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the answers that were counted say of the model."""
+        return self._evidence
+
+    @property
+    def asked_texts(self) -> Collection[TextKey]:
+        """What was asked of it so far, or is being asked."""
+        return self._asked_texts
+
+    @property
+    def prompt_keys(self) -> Collection[PromptKey]:
+        """The prompts that it may be asked."""
+        return self._prompt_keys
+
+    @property
+    def is_asked_on(self) -> bool:
+        """Whether it is asked on although all is decided, to find the best of several models."""
+        return self._is_asked_on
+
+    @property
+    def can_be_asked_on(self) -> bool:
+        """Whether the asking has come to its end, and more may be asked all the same."""
+        if not self._is_over or self._is_given_up:
+            return False
+        return all(budget.is_open() for budget in self._budgets)
+
+    def is_fit_for(self, job: str) -> bool:
+        """Whether the model is decided fit for a job."""
+        return job in self._decisions.jobs and self._decisions.of_job(job) is Decision.YES
+
+    def offers(self, text: TextToAsk) -> bool:
+        """Whether there is such a text, and the model takes it."""
+        if not self._can_be_asked(text.prompt):
+            return False
+        return self._drawings.draw(text.prompt, text.draw) is not None
+
+    def settle(self) -> None:
+        """Count every answer that is in, also those that came after all was decided."""
+        self._apply_up_to(len(self._cells))
+
+    def ask_on(self, texts: Sequence[TextToAsk]) -> None:
+        """Ask these as well, in this order, although all is decided."""
+        self._is_asked_on = True
+        self._leftovers += texts
+        self._asked_texts.update((text.prompt.key, text.draw) for text in texts)
+        self._is_over = False
+        self._choose()
 
     def states(self) -> dict[str, JobState]:
         """What is known of the model for each job by now."""
@@ -133,6 +197,19 @@ class DecisionAgenda:
                 n_open = min(n_open, calls_left)
         return n_open
 
+    @property
+    def n_at_most(self) -> int:
+        """How many calls there could be from here if all that there is were asked, as far as the
+        budgets allow them."""
+        n_calls = 0
+        for source in self._sources:
+            n_calls += len(source.texts) * _calls_of_a_text(source.effort)
+        for budget in self._budgets:
+            calls_left = budget.calls_left
+            if calls_left is not None:
+                n_calls = min(n_calls, calls_left)
+        return n_calls
+
     def holds(self, cell: Cell) -> bool:
         """Whether the cell is the next one."""
         return self._chosen is not None and self._chosen == cell
@@ -152,6 +229,18 @@ class DecisionAgenda:
         self._chosen = None
         self._choose()
         return cell
+
+    def pause(self) -> None:
+        """The target is not asked for now: its time stands still."""
+        for budget in self._budgets:
+            if isinstance(budget, TimeBudget):
+                budget.pause()
+
+    def resume(self) -> None:
+        """The target is asked again."""
+        for budget in self._budgets:
+            if isinstance(budget, TimeBudget):
+                budget.resume()
 
     def give_up(self) -> bool:
         """Take nothing more of a target that cannot answer. What was not asked has no record."""
@@ -181,9 +270,11 @@ class DecisionAgenda:
             position = len(self._cells)
             if not self._apply_up_to(position - self.calls_ahead + 1):
                 return
-            text = self._choose_text()
+            text = None
+            if not self._is_asked_on:
+                text = self._choose_text()
             repeat = 0
-            if text is None and not self.is_decided:
+            if text is None and not self.is_decided and not self._is_asked_on:
                 # Nothing is left to ask for the first time: that is sure once all is in.
                 if not self._apply_up_to(position):
                     return
@@ -192,7 +283,7 @@ class DecisionAgenda:
                     text = self._choose_unanswered()
                     repeat = 1
             if text is None and self._leftovers:
-                text = TextToAsk(self._leftovers.pop(0), 0)
+                text = self._leftovers.pop(0)
             if text is None:
                 self._is_over = True
                 self._apply_up_to(position)
@@ -255,7 +346,7 @@ class DecisionAgenda:
         if any(TEXT_CALLS in source.pools for source in self._sources):
             self._decisions.add_question(Question(TEXT_CALLS, CALLS_ZONE))
             self._decisions.learn(self._evidence.count_all(), self._evidence.observations.n_harm)
-        self._leftovers = [prompt for prompt in self._leftovers if not prompt.tools]
+        self._leftovers = [text for text in self._leftovers if not text.prompt.tools]
 
     def _texts(self) -> Iterator[TextToAsk]:
         for source in self._sources:
@@ -326,7 +417,8 @@ class DecisionAgenda:
     def _expect_calls(self) -> int:
         """How many calls are expected until all questions are decided, if the rates stay so."""
         n_by_source = [0.0] * len(self._sources)
-        for question in self._decisions.open_questions():
+        open_questions = [] if self._is_asked_on else self._decisions.open_questions()
+        for question in open_questions:
             tallies = self._evidence.count(question.pool)
             n_expected = _expect_answers(question, tallies, self._decisions.scores[question])
             for index, source in enumerate(self._sources):
@@ -335,12 +427,16 @@ class DecisionAgenda:
                     n_by_source[index] = max(n_by_source[index], min(n_expected, n_left))
         total = 0.0
         for source, n_answers in zip(self._sources, n_by_source, strict=True):
-            calls_each = CALLS_OF_A_TASK if source.effort is Effort.TASK else 1
-            total += n_answers * calls_each
-        return math.ceil(total) + len(self._leftovers)
+            total += n_answers * _calls_of_a_text(source.effort)
+        for text in self._leftovers:
+            total += CALLS_OF_A_TASK if text.prompt.world is not None else 1
+        return math.ceil(total)
 
     def outcomes(self) -> list[Outcome]:
         """What a reader of the run must know about what was decided, and what was not asked."""
+        if self._is_asked_on:
+            # What was decided has been told.
+            return describe_spent(self._budgets, self.n_untaken)
         outcomes: list[Outcome] = list(self.skipped)
         questions = {}
         scores = {}
@@ -364,6 +460,10 @@ class DecisionAgenda:
         outcomes.append(Outcome(event, detail))
         outcomes += describe_spent(self._budgets, self.n_untaken)
         return outcomes
+
+
+def _calls_of_a_text(effort: Effort) -> int:
+    return CALLS_OF_A_TASK if effort is Effort.TASK else 1
 
 
 def _expect_answers(

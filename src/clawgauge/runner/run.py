@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from itertools import islice
 from typing import TypeAlias
@@ -25,9 +25,13 @@ from clawgauge.providers.base import Provider
 from clawgauge.records import Resources, Target
 from clawgauge.runner.agenda import Cell, cost_budget, interleaved_order
 from clawgauge.runner.agendas import AnyAgenda, make_agenda
+from clawgauge.runner.best import BestSearch
 from clawgauge.runner.clock import ClientClock, Clock
 from clawgauge.runner.context import Observer, RunContext
+from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.target import TargetRun
+from clawgauge.verdict import BUILT_IN
+from clawgauge.verdict.best import TOLD_APART
 
 Work: TypeAlias = Callable[[RunContext, Mapping[Target, TargetRun], ClientClock], Awaitable[None]]
 """What else than a plan's cells is asked of targets that are ready to be asked."""
@@ -59,12 +63,17 @@ async def run(
     stretch = plan.work.stretch
     options = msgspec.structs.asdict(settings.recorded())
     context.event("stretch_started", None, stretch=stretch, options=options)
-    rounds = _find_rounds(plan, is_load=work is not None)
+    rounds = _find_rounds(plan, plan.targets, is_load=work is not None)
     outcome = "interrupted"
     try:
+        agendas: dict[Target, AnyAgenda] = {}
         for targets in rounds:
             if folder.wants_more:
-                await _run_targets(context, targets, work)
+                made = await _make_agendas(context, targets)
+                agendas |= made
+                await _run_targets(context, made, work)
+        if plan.decision is not None and plan.decision.best:
+            await _find_best(context, agendas)
         if folder.wants_more:
             outcome = "finished"
     finally:
@@ -81,18 +90,20 @@ async def run(
         context.event("stretch_ended", None, **detail)
 
 
-def _find_rounds(plan: Plan, *, is_load: bool) -> list[list[Target]]:
+def _find_rounds(
+    plan: Plan, targets: Sequence[Target], *, is_load: bool = False
+) -> list[list[Target]]:
     """Which targets are asked side by side: those that take turns, and those that run elsewhere.
 
     What runs on this machine comes after them, each alone: nothing of ours is beside it.
     """
     if plan.settings.interleave:
-        return [plan.targets]
+        return [list(targets)]
     if is_load:
-        return [[target] for target in plan.targets]
+        return [[target] for target in targets]
     elsewhere = []
     alone = []
-    for target in plan.targets:
+    for target in targets:
         if runs_alone(plan.providers, target):
             alone.append(target)
         else:
@@ -101,8 +112,38 @@ def _find_rounds(plan: Plan, *, is_load: bool) -> list[list[Target]]:
     return rounds + [[target] for target in alone]
 
 
+async def _find_best(context: RunContext, agendas: Mapping[Target, AnyAgenda]) -> None:
+    """Ask the models that are fit the same further prompts, until the best of them is known."""
+    plan = context.plan
+    decided = {}
+    for target in plan.targets:
+        agenda = agendas.get(target)
+        if isinstance(agenda, DecisionAgenda):
+            decided[target] = agenda
+    jobs = BUILT_IN | dict(plan.jobs)
+    names = plan.decision.jobs if plan.decision is not None else []
+    search = BestSearch(decided, {name: jobs[name] for name in names if name in jobs})
+    while context.folder.wants_more:
+        for found in search.look():
+            context.event(TOLD_APART, found.behind, **found.describe())
+            context.observer.told_apart(
+                found.job, found.ahead.label, found.behind.label, found.n_shared
+            )
+        further = search.choose_round()
+        if not further:
+            break
+        for target, texts in further.items():
+            decided[target].ask_on(texts)
+        for targets in _find_rounds(plan, list(further)):
+            if context.folder.wants_more:
+                await _run_targets(context, {target: decided[target] for target in targets})
+    if context.folder.wants_more:
+        for job, tied in search.find_best(plan.work.told_apart).items():
+            context.observer.best_sought(job, [target.label for target in tied])
+
+
 async def _run_targets(
-    context: RunContext, targets: Iterable[Target], work: Work | None = None
+    context: RunContext, agendas: Mapping[Target, AnyAgenda], work: Work | None = None
 ) -> None:
     """Ask targets, side by side if there are several, between two snapshots of the machine.
 
@@ -111,14 +152,19 @@ async def _run_targets(
     """
     plan = context.plan
     takes_turns = plan.settings.interleave
-    agendas = await _make_agendas(context, targets, has_other_work=work is not None)
+    agendas = _leave_out_finished(context, agendas, has_other_work=work is not None)
     if not agendas:
         return
     async with AsyncExitStack() as stack:
         providers: dict[Target, Provider] = {}
         before: dict[Target, Resources] = {}
         for target, agenda in agendas.items():
-            context.observer.target_started(target, agenda.n_open)
+            if isinstance(agenda, DecisionAgenda):
+                agenda.resume()
+            if isinstance(agenda, DecisionAgenda) and agenda.is_asked_on:
+                context.observer.target_goes_on(target, agenda.n_open)
+            else:
+                context.observer.target_started(target, agenda.n_open)
             provider = await stack.enter_async_context(plan.create_provider(target))
             providers[target] = provider
             before[target] = await _record_snapshot(context, target, provider, "before")
@@ -165,14 +211,13 @@ async def _run_targets(
                     most_at_once=runs[target].most_at_once,
                     window_tokens=context.windows[target],
                 )
-    for target in agendas:
+    for target, agenda in agendas.items():
+        if isinstance(agenda, DecisionAgenda):
+            agenda.pause()
         context.observer.target_finished(target)
 
 
-async def _make_agendas(
-    context: RunContext, targets: Iterable[Target], *, has_other_work: bool
-) -> dict[Target, AnyAgenda]:
-    """The agendas of the targets that are asked something; why the others are not is recorded."""
+async def _make_agendas(context: RunContext, targets: Iterable[Target]) -> dict[Target, AnyAgenda]:
     agendas = {}
     for target in targets:
         provider = context.plan.provider(target.provider)
@@ -181,12 +226,21 @@ async def _make_agendas(
         takes_tools = None
         if context.plan.decision is not None:
             takes_tools = await provider.takes_tools(target.model)
-        agenda = make_agenda(context.plan, target, context.cost, window, takes_tools)
+        agendas[target] = make_agenda(context.plan, target, context.cost, window, takes_tools)
+    return agendas
+
+
+def _leave_out_finished(
+    context: RunContext, agendas: Mapping[Target, AnyAgenda], *, has_other_work: bool
+) -> dict[Target, AnyAgenda]:
+    """The agendas of the targets that are asked something; why the others are not is recorded."""
+    asked = {}
+    for target, agenda in agendas.items():
         if agenda.n_open or has_other_work:
-            agendas[target] = agenda
+            asked[target] = agenda
         else:
             context.report_stops(target, agenda)
-    return agendas
+    return asked
 
 
 async def _take_turns(context: RunContext, runs: Mapping[Target, TargetRun]) -> None:

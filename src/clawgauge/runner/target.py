@@ -83,7 +83,9 @@ class TargetRun:
         self._client_clock = client_clock
         self._calls_at_once = run.plan.calls_at_once(target)
         is_fixed = self._settings.concurrency != FIND_CONCURRENCY
-        self._pace = Pace(self._calls_at_once, run.clock, is_fixed=is_fixed)
+        # Who is asked on, to find the best of several, has been found out already.
+        pace = run.paces.setdefault(target, Pace(self._calls_at_once, run.clock, is_fixed=is_fixed))
+        self._pace = pace
         price = run.plan.prices.get(target)
         self._source = Source(
             run_id=run.folder.run_id,
@@ -224,7 +226,9 @@ class TargetRun:
 
     def _report_first_answer(self, agenda: DecisionAgenda) -> None:
         """Tell what is known by now, once, where the asking has taken long and goes on."""
-        if self._has_first_answer or agenda.n_answers < _FIRST_ANSWER_CALLS or not agenda.n_open:
+        if self._has_first_answer or agenda.is_asked_on:
+            return
+        if agenda.n_answers < _FIRST_ANSWER_CALLS or not agenda.n_open:
             return
         if self._run.clock.perf_ns() - self._began_ns < _FIRST_ANSWER_NS:
             return

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from clawgauge.stats.paired import ALPHA, SMALLEST_P, holm
+from clawgauge.stats.paired import ALPHA, SMALLEST_P, bets_p, holm
 from clawgauge.stats.proportions import student_t_cdf
 
 # Of a figure beside a known difference, so many families count as moved that were not seen to move.
@@ -96,6 +96,11 @@ def _unseen_squares(differences: Sequence[float]) -> float:
     that never differed in forty families may do so in the next."""
     largest = max(abs(d) for d in differences) or 1.0
     return _UNSEEN_MOVES * largest**2
+
+
+def bet_on_pair(only_a: int, only_b: int) -> PairTest:
+    """A against B by how many families only one of them passed: it holds whenever one looks."""
+    return PairTest(t=float(only_a - only_b), p=bets_p(only_a, only_b))
 
 
 def find_beaten(

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from clawgauge.prices import settings_of
 from clawgauge.records import (
     RULE,
@@ -19,7 +21,10 @@ from clawgauge.records import (
     AgreementRate,
     Event,
     GroupSummary,
+    Job,
+    JobVerdict,
     PromptKey,
+    RunConfig,
     RunSummary,
     Status,
 )
@@ -33,7 +38,7 @@ from clawgauge.records.summary import (
     TaskSummary,
 )
 from clawgauge.run_data import RowsRead, Run, Schedule, read_schedule
-from clawgauge.run_data.evidence import Evidence, find_pools
+from clawgauge.run_data.evidence import Evidence, EvidencePools, find_pools
 from clawgauge.run_data.schedule import (
     Coverage,
     Stop,
@@ -64,6 +69,13 @@ from clawgauge.summary.trust import (
     read_machine,
 )
 from clawgauge.verdict import BUILT_IN, judge_jobs, judge_load
+from clawgauge.verdict.best import (
+    BestOfJob,
+    compare_fit_models,
+    find_weighed_pools,
+    read_told_apart,
+)
+from clawgauge.verdict.ranking import Fitness
 from clawgauge.version import __version__
 
 _PRIVATE = (
@@ -107,6 +119,11 @@ def summarize(
         capacity = []
         find_settings = partial(settings_of, config)
         jobs = judge_jobs(models, known_jobs, find_settings, schedule.asked_in_full)
+        if pools is not None and config is not None and _goes_on_for_best(config):
+            best = _find_best(run, config, known_jobs, jobs, strata, pools)
+            models = _add_behind(models, best)
+            jobs = judge_jobs(models, known_jobs, find_settings, schedule.asked_in_full)
+            jobs = _add_pairs(jobs, best)
     return RunSummary(
         schema_version=SCHEMA_VERSION,
         run_id=run.run_id,
@@ -122,6 +139,55 @@ def summarize(
         asked="decision" if config is not None and config.decision is not None else "list",
         rule=RULE if pools is not None else 1,
     )
+
+
+def _goes_on_for_best(config: RunConfig) -> bool:
+    return config.decision is not None and config.decision.best
+
+
+def _find_best(
+    run: Run,
+    config: RunConfig,
+    known_jobs: Mapping[str, Job],
+    verdicts: Sequence[JobVerdict],
+    strata: Strata,
+    pools: EvidencePools,
+) -> dict[str, BestOfJob]:
+    """How the fit models stand in each job that the run was to find the best for."""
+    told_apart = read_told_apart(run.events)
+    names = config.decision.jobs if config.decision is not None else []
+    best: dict[str, BestOfJob] = {}
+    for verdict in verdicts:
+        job = known_jobs[verdict.job]
+        if verdict.job not in names or not find_weighed_pools(verdict.job, job):
+            continue
+        fit_labels = {fit.target for fit in verdict.ranking if fit.fit == Fitness.YES}
+        evidence = {}
+        # As they were planned: of equal models the order decides nothing.
+        for target in config.targets:
+            if target.label in fit_labels:
+                evidence[target.label] = Evidence(pools, strata.observations.of(target))
+        best[verdict.job] = compare_fit_models(verdict.job, job, evidence, told_apart)
+    return best
+
+
+def _add_behind(
+    models: Sequence[GroupSummary], best: Mapping[str, BestOfJob]
+) -> list[GroupSummary]:
+    with_behind = []
+    for group in models:
+        behind = {name: of_job.behind_p.get(group.target.label) for name, of_job in best.items()}
+        with_behind.append(msgspec.structs.replace(group, behind_by_prompts=behind))
+    return with_behind
+
+
+def _add_pairs(verdicts: Sequence[JobVerdict], best: Mapping[str, BestOfJob]) -> list[JobVerdict]:
+    with_pairs = []
+    for verdict in verdicts:
+        of_job = best.get(verdict.job)
+        pairs = [] if of_job is None else of_job.pairs
+        with_pairs.append(msgspec.structs.replace(verdict, head_to_head=pairs))
+    return with_pairs
 
 
 def summarize_group(

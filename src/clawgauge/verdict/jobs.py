@@ -271,6 +271,9 @@ class _Best(NamedTuple):
 def _find_best(name: str, job: Job, fit_models: Sequence[JudgedModel]) -> _Best:
     """Who of the fit, the one with the highest score first, may be the best."""
     labels = [model.label for model in fit_models]
+    if all(name in (model.group.behind_by_prompts or {}) for model in fit_models):
+        # The run went on until these told, and ended when they did: no other test would hold.
+        return _read_behind(name, fit_models)
     compared = []
     for model in fit_models:
         means = model.group.by_family
@@ -285,6 +288,19 @@ def _find_best(name: str, job: Job, fit_models: Sequence[JudgedModel]) -> _Best:
         if p is not None:
             behind_p[label] = p
     return _Best(tied=frozenset(labels) - behind_p.keys(), behind_p=behind_p)
+
+
+def _read_behind(name: str, fit_models: Sequence[JudgedModel]) -> _Best:
+    """Who is best as `--best` has found out by the prompts that all were asked."""
+    may_be_best = []
+    behind_p = {}
+    for model in fit_models:
+        p = (model.group.behind_by_prompts or {}).get(name)
+        if p is None:
+            may_be_best.append(model.label)
+        else:
+            behind_p[model.label] = p
+    return _Best(tied=frozenset(may_be_best), behind_p=behind_p)
 
 
 def _to_compared(name: str, job: Job, model: JudgedModel, means: FamilyMeans) -> ComparedModel:

@@ -158,7 +158,7 @@ RESUME = {
         "max_retries", "retry_base_s", "max_wait_s", "concurrency", "timeout_s", "warm_up", "prompt_ids",
         "stop_after_errors",
     },
-    "extent": {"until_decided", "max_calls", "max_cost_usd", "max_time_s", "job"},
+    "extent": {"until_decided", "max_calls", "max_cost_usd", "max_time_s", "job", "best"},
     "more": {"repeats"},
     "fixed": {"max_tokens", "temperature", "seed", "stream", "unload_others", "unique_prefix", "draw", "interleave",
               "order"},
