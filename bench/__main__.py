@@ -11,6 +11,7 @@ from typing import Any
 
 from bench import (
     capacity,
+    defaults,
     fidelity,
     growth,
     peers,
@@ -35,6 +36,7 @@ MEASUREMENTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "growth": growth.measure,
     "sustained": sustained.measure,
     "summary": summary.measure,
+    "defaults": defaults.measure,
     "capacity": capacity.measure,
     "viewer": viewer.measure,
     "peers": peers.measure,

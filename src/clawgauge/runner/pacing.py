@@ -21,6 +21,10 @@ _SLOWER_FACTOR = 1.2
 _SLOWER_MS = 25.0
 _FIRST_STEP = 4
 _LEAST_CALLS_LOOKED_AT = 4
+# After a refusal at a number that had been kept before, so much of it is kept.
+_KEPT_AFTER_REFUSAL = 0.75
+# After a refusal one call more is tried once so many times the calls at once have been answered.
+_PATIENCE = 4
 
 
 class Pace:
@@ -39,6 +43,9 @@ class Pace:
         self._alone_ms: list[float] = []
         self._recent_ms: deque[float] = deque(maxlen=max(_LEAST_CALLS_LOOKED_AT, most))
         self._n_since_change = 0
+        # The most calls at once of which enough were answered since the last refusal at fewer.
+        self._good_limit = 1
+        self._was_refused = False
         self._resumes_at_s = 0.0
         self._changed = asyncio.Event()
 
@@ -68,13 +75,35 @@ class Pace:
             return 0.0
         return self._resumes_at_s - self._clock.perf_ns() / 1e9
 
-    def slow_down(self, wait_s: float) -> None:
-        """The server has refused a call for now: half as many at once, and none before the wait is
-        over."""
+    async def wait_out(self, wait_s: float) -> None:
+        """The server has refused a call that was started: it gives its place back, and has one
+        again when this returns."""
         if self._is_fixed:
+            await self._clock.sleep(wait_s)
             return
+        self._slow_down(wait_s)
+        self.n_under_way -= 1
+        self._notify()
+        try:
+            await self._clock.sleep(max(wait_s, self.pause_left_s()))
+            await self.start_call()
+        except asyncio.CancelledError:
+            self.n_under_way += 1
+            raise
+
+    def _slow_down(self, wait_s: float) -> None:
+        """Fewer calls at once after a refusal, and none before the wait is over.
+
+        Calls that were on their way together are refused together: that is one refusal.
+        """
+        is_first = self.pause_left_s() <= 0
         self._resumes_at_s = max(self._resumes_at_s, self._clock.perf_ns() / 1e9 + wait_s)
-        self._change_limit(max(1, self.limit // 2))
+        if not is_first:
+            return
+        self._was_refused = True
+        if self._good_limit >= self.limit:
+            self._good_limit = max(1, int(self.limit * _KEPT_AFTER_REFUSAL))
+        self._change_limit(self._good_limit)
 
     def _learn(self, result: Result) -> None:
         if not result.success:
@@ -87,14 +116,18 @@ class Pace:
             return
         self._recent_ms.append(first_token_ms)
         self._n_since_change += 1
-        if self._n_since_change < max(_LEAST_CALLS_LOOKED_AT, self.limit):
+        n_enough = max(_LEAST_CALLS_LOOKED_AT, self.limit)
+        if self._n_since_change < n_enough:
             return
+        self._good_limit = max(self._good_limit, self.limit)
         alone_ms = median(self._alone_ms)
         is_slower = median(self._recent_ms) > max(_SLOWER_FACTOR * alone_ms, alone_ms + _SLOWER_MS)
         if is_slower:
             self._change_limit(max(1, self.limit // 2))
-        else:
+        elif not self._was_refused:
             self._change_limit(min(self.most, self.limit * 2))
+        elif self._n_since_change >= _PATIENCE * n_enough:
+            self._change_limit(min(self.most, self.limit + 1))
 
     def _change_limit(self, limit: int) -> None:
         self.limit = limit

@@ -124,13 +124,7 @@ class TargetRun:
         async def ask_until_done() -> None:
             is_more = True
             while is_more:
-                await self._pace.start_call()
-                result = None
-                try:
-                    result = await self._ask_cell_of(None)
-                finally:
-                    self._pace.end_call(result)
-                is_more = result is not None
+                is_more = await self.ask_next()
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self._count_workers()):
@@ -197,7 +191,13 @@ class TargetRun:
 
     async def ask_next(self, only: Cell | None = None) -> bool:
         """Ask the next cell, or `only` that one. Returns whether there was one to ask."""
-        return await self._ask_cell_of(only) is not None
+        await self._pace.start_call()
+        result = None
+        try:
+            result = await self._ask_cell_of(only)
+        finally:
+            self._pace.end_call(result)
+        return result is not None
 
     async def _ask_cell_of(self, only: Cell | None) -> Result | None:
         """Ask the next cell, or `only` that one; None where there was none to ask."""
@@ -432,9 +432,9 @@ class TargetRun:
                 break
             self._report_retry(cell, attempt.failure, wait_s)
             if attempt.failure.status == "rate_limited":
-                self._pace.slow_down(wait_s)
-                wait_s = max(wait_s, self._pace.pause_left_s())
-            await self._run.clock.sleep(wait_s)
+                await self._pace.wait_out(wait_s)
+            else:
+                await self._run.clock.sleep(wait_s)
         if last is None:
             return CallOutcome.not_sent(_MONEY_SPENT, self._run.now_ms())
         return CallOutcome.of_attempt(last, attempts)

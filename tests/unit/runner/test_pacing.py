@@ -21,8 +21,9 @@ class StillClock:
 
     async def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
-        self.now_s += seconds
+        wakes_at_s = self.now_s + seconds
         await asyncio.sleep(0)
+        self.now_s = max(self.now_s, wakes_at_s)
 
 
 def answer(first_token_ms: float = 100.0, *, success: bool = True):
@@ -72,20 +73,69 @@ def test_short_times_that_differ_by_a_few_milliseconds_are_no_sign() -> None:
     assert pace.limit == 8
 
 
+def refuse(pace: Pace, wait_s: float, n_calls: int = 1) -> None:
+    """So many calls that are under way together are refused, and are made again after the wait."""
+
+    async def ask_again() -> None:
+        await pace.wait_out(wait_s)
+        pace.end_call(None)
+
+    async def ask_together() -> None:
+        for _ in range(n_calls):
+            await pace.start_call()
+        await asyncio.gather(*(ask_again() for _ in range(n_calls)))
+
+    asyncio.run(ask_together())
+
+
 def test_no_call_goes_out_before_the_wait_that_a_server_asked_for_is_over() -> None:
     pace = pace_of()
     ask(pace, 8)
-    pace.slow_down(7.0)
-    assert pace.limit == 4
+    assert pace.limit == 8
+    began_s = pace._clock.now_s  # type: ignore[attr-defined]
+    refuse(pace, 7.0)
     ask(pace, 1)
-    assert sum(pace._clock.slept_s) >= 7.0  # type: ignore[attr-defined]
+    assert pace._clock.now_s - began_s >= 7.0  # type: ignore[attr-defined]
+
+
+def test_a_refusal_goes_back_to_what_was_good_and_to_less_where_that_is_refused() -> None:
+    """Calls that are refused together are one refusal."""
+    pace = pace_of()
+    ask(pace, 8)
+    refuse(pace, 1.0, n_calls=3)
+    assert pace.limit == 4
+    refuse(pace, 1.0)
+    assert pace.limit == 3
+    ask(pace, 15)
+    assert pace.limit == 3
+    ask(pace, 10)
+    assert pace.limit == 4
+
+
+def test_calls_that_were_refused_are_not_made_again_all_at_once() -> None:
+    pace = pace_of()
+    ask(pace, 8)
+
+    async def refuse_eight() -> int:
+        for _ in range(8):
+            await pace.start_call()
+        again = [asyncio.create_task(pace.wait_out(1.0)) for _ in range(8)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        n_under_way = pace.n_under_way
+        for task in again:
+            task.cancel()
+        await asyncio.gather(*again, return_exceptions=True)
+        return n_under_way
+
+    assert asyncio.run(refuse_eight()) == pace.limit == 4
 
 
 def test_a_number_that_was_asked_for_stays() -> None:
     pace = pace_of(16, is_fixed=True)
     assert pace.limit == 16
     ask(pace, 40, first_token_ms=900)
-    pace.slow_down(5.0)
+    refuse(pace, 5.0)
     assert pace.limit == 16 and pace.pause_left_s() == 0.0
 
 
