@@ -25,9 +25,9 @@ from support.rows import every_row
 # Whoever adds an option decides here whether a stranger may set it.
 HARMLESS = {
     "suites", "prompt_ids", "repeats", "concurrency", "timeout", "max_tokens", "temperature", "seed", "stream",
-    "warm_up", "max_retries", "max_wait", "unique_prefix", "until_decided", "best", "max_calls", "max_cost", "fail_under",
+    "warm_up", "max_retries", "max_wait", "unique_prefix", "until_decided", "max_calls", "max_cost", "fail_under",
     "stop_after_errors", "draw", "full", "interleave", "job", "order", "max_time",
-    "require",
+    "require", "best",
 }  # fmt: skip
 VALUES: tuple[Any, ...] = (["x"], "here", 1, 1.0, True)
 
