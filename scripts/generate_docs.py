@@ -7,6 +7,7 @@ commands and options from the parsers, and the page of failures from the hints t
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,14 +89,24 @@ def render_commands() -> str:
     """The page of all commands: a section for each, a table of its arguments and options."""
     blocks = [_COMMANDS_HEAD]
     for words, purpose, parser in iter_parsers():
-        blocks.append(f"## {words}\n\n{purpose[:1].upper()}{purpose[1:]}.\n")
+        blocks.append(f"## {words}\n\n{_word_purpose(purpose, parser)}\n")
         rows = []
         for action in parser._actions:
             if not isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
                 rows.append(f"| {_word_option(action)} | {_word_help(action)} |")
         if rows:
             blocks.append("\n".join(["| option | meaning |", "|---|---|", *rows]) + "\n")
+        parser.format_help()  # which reads the examples
+        if parser.epilog:
+            blocks.append(f"```text\n{parser.epilog.strip()}\n```\n")
     return "\n".join(blocks)
+
+
+def _word_purpose(purpose: str, parser: argparse.ArgumentParser) -> str:
+    """What a verb is for: the text of its help, whose pages become links."""
+    if not parser.description:
+        return f"{purpose[:1].upper()}{purpose[1:]}."
+    return re.sub(r"\bdocs/(\w+)\.md", r"[\1](\1.md)", parser.description.strip())
 
 
 def _word_option(action: argparse.Action) -> str:

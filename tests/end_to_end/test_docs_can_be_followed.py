@@ -190,21 +190,32 @@ class Command(NamedTuple):
 
 
 def find_commands() -> Iterator[Command]:
-    """The lines of shell blocks, and those behind a `$` of what a terminal shows."""
+    """What is typed in shell blocks, behind a `$` of what a terminal shows, and in the examples of each help."""
     for block in BLOCKS:
-        for line in block.text.replace("\\\n", " ").splitlines():
-            is_typed = block.language == "sh" or line.startswith("$ ")
-            if block.language not in ("sh", "text") or not is_typed:
-                continue
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-                words = words[1:]
-            # What is behind a redirection or another command is not looked at.
-            for sign in (">", "|", "&&"):
-                if sign in words:
-                    words = words[: words.index(sign)]
+        text = block.text.replace("\\\n", " ")
+        lines: list[str] = []
+        if block.page.name == "commands.md":
+            # An explanation stands behind two blanks or more.
+            lines = re.findall(r"^  (clawgauge .+?)(?:  .*)?$", text, re.MULTILINE)
+        elif block.language == "sh":
+            lines = text.splitlines()
+        elif block.language == "text":
+            lines = re.findall(r"^\$ (.+)$", text, re.MULTILINE)
+        for line in lines:
+            words = first_command(line)
             if words:
                 yield Command(block.place, words)
+
+
+def first_command(line: str) -> list[str]:
+    """The words of a line up to a redirection or another command, without variables before them."""
+    words = shlex.split(line, comments=True)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words = words[1:]
+    for sign in (">", "|", "&&"):
+        if sign in words:
+            words = words[: words.index(sign)]
+    return words
 
 
 COMMANDS = list(find_commands())
