@@ -16,9 +16,10 @@ from typing import NamedTuple
 import yaml
 
 from clawgauge.cli import VERBS, build_parser, process
-from clawgauge.config.settings import read_file
+from clawgauge.config.settings import FIELDS, NodeTable, ProviderTable, read_file
 from clawgauge.errors import MachineError, RequestError
 from clawgauge.prices import load_prices
+from clawgauge.records import Job
 from clawgauge.registry import PROVIDER_TYPES
 from clawgauge.routing.policy import read_policy
 from clawgauge.suites import list_builtin, load_suite
@@ -51,6 +52,8 @@ FOREIGN_OPTIONS = {
     "--system-prompt": "claude",
     "--tool-call-parser": "vLLM",
 }
+# Keys of other programs' settings.
+FOREIGN_KEYS = {"allow_quoted_nulls": "DuckDB", "cache_prompt": "llama.cpp"}
 # Providers that a reader is to put a name of their own for.
 PLACEHOLDERS = {"NAME", "PROVIDER", "box", "shout"}
 # Jobs and suites that examples make up.
@@ -313,6 +316,20 @@ def test_every_command_that_is_mentioned_exists() -> None:
         if options is None or not options.issuperset(OPTION.findall(span)):
             faults.append(f"{page}: {span}")
     assert faults == []
+
+
+def test_every_key_that_is_mentioned_exists() -> None:
+    """`key = value` in the text is a key of clawgauge.toml. Those of suites are tried with their examples."""
+    known = {*FIELDS, *FOREIGN_KEYS}
+    for table in (ProviderTable, NodeTable, Job):
+        known.update(table.__struct_fields__)
+    mentioned = []
+    for page, span in inline_code():
+        match = re.match(r"(?:\[run\] )?([a-z_]+) = |\[run\] (\w+)$", span)
+        if match is not None and page not in ("suites.md", "tasks.md"):
+            mentioned.append((page, span, match[1] or match[2]))
+    assert [(page, span) for page, span, key in mentioned if key not in known] == []
+    assert len(mentioned) > 5
 
 
 def test_every_exit_code_that_is_mentioned_exists() -> None:
