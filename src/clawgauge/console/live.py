@@ -81,7 +81,8 @@ class LiveTable(Tally):
 
     def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
         # It stays above the table, which goes on below it.
-        self._console.print(_cell(word_answer_so_far(target, n_answers, states)))
+        for line in word_answer_so_far(target, n_answers, states):
+            self._console.print(_cell(line))
 
     def told_apart(self, job: str, ahead: str, behind: str, n_shared: int) -> None:
         self._console.print(_cell(word_told_apart(job, ahead, behind, n_shared)))

@@ -333,7 +333,8 @@ class PlainLines(Tally):
         _print_line(f"  {target.label} cannot answer ({reason}){consequence}")
 
     def answer_so_far(self, target: Target, n_answers: int, states: Mapping[str, JobState]) -> None:
-        _print_line(f"  {word_answer_so_far(target, n_answers, states)}")
+        for line in word_answer_so_far(target, n_answers, states):
+            _print_line(f"  {line}")
 
     def target_goes_on(self, target: Target, n_calls: int) -> None:
         super().target_goes_on(target, n_calls)
@@ -350,12 +351,18 @@ class PlainLines(Tally):
         _print_line(f"  {target.label}: {word_stop(event, detail)}")
 
 
-def word_answer_so_far(target: Target, n_answers: int, states: Mapping[str, JobState]) -> str:
-    """`fake:m, so far, after 24 answers: main agent: likely fit (82%), …; it goes on`."""
-    jobs = []
+def word_answer_so_far(target: Target, n_answers: int, states: Mapping[str, JobState]) -> list[str]:
+    """What is known of each job by now, a line each; jobs of which the same is known share one."""
+    jobs_by_text: dict[str, list[str]] = {}
     for job, known in states.items():
-        jobs.append(f"{job}: {word_fit_state(known.state, known.chance)}")
-    return f"{target.label}, so far, after {plural(n_answers, 'answer')}: {', '.join(jobs)}"
+        text = word_fit_state(known.state, known.chance)
+        if known.unasked:
+            text += f"; {list_names(known.unasked, _MAX_NAMED)} not asked"
+        jobs_by_text.setdefault(text, []).append(job)
+    lines = [f"{target.label}, so far, after {plural(n_answers, 'answer')} (it goes on):"]
+    for text, jobs in jobs_by_text.items():
+        lines.append(f"  {', '.join(jobs)}: {text}")
+    return lines
 
 
 def word_told_apart(job: str, ahead: str, behind: str, n_shared: int) -> str:

@@ -10,7 +10,14 @@ from clawgauge.records import Job
 from clawgauge.run_data.evidence import CALLS
 from clawgauge.stats.chance import NeedEvidence, chance_of_fit
 from clawgauge.stats.decision import Decision
-from clawgauge.verdict.decision import Condition, Decisions, Question, Tallies, find_conditions
+from clawgauge.verdict.decision import (
+    OWN_PROMPTS,
+    Condition,
+    Decisions,
+    Question,
+    Tallies,
+    find_conditions,
+)
 from clawgauge.verdict.ranking import Fitness
 
 # From how many answers on a need may speak for or against a model before it is decided.
@@ -41,10 +48,12 @@ class FitState(StrEnum):
 
 class JobState(NamedTuple):
     """What is known of a model for one job; `chance` is that it is fit, where that is not decided
-    and enough was asked to tell."""
+    and enough was asked to tell. Where it was not, `unasked` are the needs that nothing was asked
+    for."""
 
     state: FitState
     chance: float | None
+    unasked: tuple[str, ...] = ()
 
 
 def find_state(fitness: Fitness, chance: float | None, *, is_asked: bool) -> FitState:
@@ -73,10 +82,18 @@ def find_states(
         fitness = _FITNESS[decisions.of_job(name)]
         chance = chances.get(name) if fitness is Fitness.CANNOT_TELL else None
         is_asked = False
+        unasked = []
         for condition in find_conditions(name, jobs[name]):
-            for question in condition.questions:
-                is_asked = is_asked or bool(evidence.get(question.pool))
-        states[name] = JobState(find_state(fitness, chance, is_asked=is_asked), chance)
+            if any(evidence.get(question.pool) for question in condition.questions):
+                is_asked = True
+            elif condition.name == OWN_PROMPTS:
+                unasked.append(jobs[name].called)
+            else:
+                unasked.append(condition.name)
+        state = find_state(fitness, chance, is_asked=is_asked)
+        if state is not FitState.OPEN:
+            unasked = []
+        states[name] = JobState(state, chance, tuple(unasked))
     return states
 
 
