@@ -32,10 +32,10 @@ def measure(setting: Setting) -> dict[str, Any]:
     """Wall times, and what they are of the bare client's and of the best fixed number's."""
     setting.tell(f"defaults: {len(SIDE_BY_SIDE)} targets of {N_PROMPTS} calls of 0.5 s")
     with setting.workplace() as place:
-        _write_provider(place, place.server.base_url)
+        write_provider(place, place.server.base_url)
         samples = setting.interleave(
             {
-                "clawgauge": lambda: _ask(place, SIDE_BY_SIDE),
+                "clawgauge": lambda: ask(place, SIDE_BY_SIDE),
                 "bare": lambda: _ask_bare(place),
             }
         )
@@ -53,19 +53,19 @@ def measure(setting: Setting) -> dict[str, Any]:
 def _measure_limited(setting: Setting, name: str) -> dict[str, Any]:
     setting.tell(f"defaults: {N_PROMPTS} calls of {name}, by default and with {FIXED} at once")
     with setting.workplace() as place, serving_limited() as (base_url, models):
-        _write_provider(place, base_url)
+        write_provider(place, base_url)
         by_default = []
         hosts = []
         for number in range(setting.rounds):
             model = f"default{number}-{name}"
-            by_default.append(_ask(place, [model]).wall_s)
+            by_default.append(ask(place, [model]).wall_s)
             hosts.append(models[model])
         fixed_s = {}
         for n_calls in FIXED:
             walls_s = []
             for number in range(setting.rounds):
                 model = f"fixed{n_calls}x{number}-{name}"
-                walls_s.append(_ask(place, [model], n_calls).wall_s)
+                walls_s.append(ask(place, [model], n_calls).wall_s)
             fixed_s[n_calls] = round(median(walls_s), 2)
     best = min(fixed_s, key=lambda n_calls: fixed_s[n_calls])
     wall_s = round(median(by_default), 2)
@@ -87,13 +87,13 @@ def _add_up(hosts: Sequence[LimitedModel]) -> dict[str, int]:
     }
 
 
-def _write_provider(place: Workplace, base_url: str) -> None:
+def write_provider(place: Workplace, base_url: str) -> None:
     """A server at an address of this machine that counts as one elsewhere."""
     table = f'[providers.elsewhere]\ntype = "openai_chat"\nbase_url = "{base_url}"\nlocal = false\n'
     (place.folder / "clawgauge.toml").write_text(table)
 
 
-def _ask(place: Workplace, models: Sequence[str], n_at_once: int | None = None) -> Finished:
+def ask(place: Workplace, models: Sequence[str], n_at_once: int | None = None) -> Finished:
     """One run, which raises where a call was not answered."""
     argv = [*CLAWGAUGE, "run", "-s", str(place.write_suite(N_PROMPTS)), "--quiet"]
     for model in models:

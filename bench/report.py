@@ -294,6 +294,44 @@ def _digits(value: object) -> str:
     )
 
 
+def _defaults(measured: Results) -> str:
+    walls = measured["wall_s"]
+    rows = [
+        (
+            f"{measured['targets']} targets side by side",
+            f"{walls['clawgauge']:.2f}",
+            f"{walls['bare']:.2f} (bare client, eight connections to each)",
+            f"{measured['ratio']:.2f}",
+            "–",
+            "–",
+            "–",
+        )
+    ]
+    names = {
+        "at_once": "a host that takes 4 at once",
+        "in_a_second": "a host that takes 6 a second",
+    }
+    for kind, limited in measured["limited"].items():
+        best = limited["best_fixed"]
+        best_s = limited["fixed_s"][best]
+        rows.append(
+            (
+                names[kind],
+                f"{limited['wall_s']:.2f}",
+                f"{best_s:.2f} (--concurrency {best}, the best)",
+                f"{limited['ratio']:.2f}",
+                str(limited["lost"]),
+                str(limited["refused"]),
+                str(limited["too_early"]),
+            )
+        )
+    head = ("", "by default, s", "beside, s", "ratio", "lost", "refused", "too early")
+    words = (
+        f"Whole commands, {measured['prompts']} calls of 0.5 s to each target. {_load(measured)}."
+    )
+    return f"### How long a run takes by default\n\n{words}\n\n{table(head, rows)}"
+
+
 _TABLES: dict[str, Callable[[Results], str]] = {
     "fidelity": _fidelity,
     "throughput": _throughput,
@@ -301,6 +339,7 @@ _TABLES: dict[str, Callable[[Results], str]] = {
     "growth": _growth,
     "sustained": _sustained,
     "summary": _summary,
+    "defaults": _defaults,
     "capacity": _capacity,
     "viewer": _viewer,
     "startup": _startup,

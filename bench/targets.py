@@ -61,6 +61,23 @@ def _peers(results: Results) -> list[Verdict]:
     return [Verdict(what, target, f"{ratio:.1f}× faster than {fastest}", ratio >= 5)]
 
 
+def _defaults(results: Results) -> list[Verdict]:
+    side_by_side = "three targets elsewhere, by default, against a bare client"
+    refused = "a host that answers 429, by default, against the best fixed number of calls at once"
+    at_most = "≤ 1.5×, none lost, none before Retry-After"
+    found = results.get("defaults")
+    if found is None:
+        return [_not_measured(side_by_side, "≤ 2×"), _not_measured(refused, at_most)]
+    verdicts = [Verdict(side_by_side, "≤ 2×", f"{found['ratio']:.2f}×", found["ratio"] <= 2)]
+    for limited in found["limited"].values():
+        measured = (
+            f"{limited['ratio']:.2f}×, {limited['lost']} lost, {limited['too_early']} too early"
+        )
+        is_kept = not limited["lost"] and not limited["too_early"]
+        verdicts.append(Verdict(refused, at_most, measured, limited["ratio"] <= 1.5 and is_kept))
+    return verdicts
+
+
 def _first_token(results: Results) -> list[Verdict]:
     verdicts = []
     for concurrency, p99_ms in ((64, 1.0), (256, 3.0)):
@@ -186,6 +203,7 @@ _CHECKS: tuple[Callable[[Results], list[Verdict]], ...] = (
     _throughput,
     _peers,
     _first_token,
+    _defaults,
     _cpu,
     _tokens,
     _startup,

@@ -1,3 +1,3 @@
 """The version of this program, where every part of it can read it."""
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import capacity, viewer
+from bench import capacity, defaults, viewer
 from bench.command import CommandFailed, run_command
 from bench.fidelity import pair_up, record_errors
+from bench.limited_server import serving_limited
 from bench.server_process import CalibratedServer
 from bench.setting import observe_bare
 from bench.workplace import Workplace
@@ -83,3 +84,16 @@ def test_a_command_that_fails_measures_nothing(tmp_path: Path) -> None:
         run_command(
             [sys.executable, "-c", "raise SystemExit('no such luck')"], cwd=tmp_path, env={}
         )
+
+
+@pytest.mark.parametrize(("limit", "is_refused"), [("q1", True), ("q8", False)])
+def test_a_host_with_a_limit_refuses_what_is_beyond_it_and_loses_nothing(
+    workplace: Workplace, limit: str, is_refused: bool
+) -> None:
+    """The run that is timed is a whole one: every call is answered, those that were refused in the end."""
+    with serving_limited() as (base_url, models):
+        defaults.write_provider(workplace, base_url)
+        defaults.ask(workplace, [f"t20-{limit}"])
+    host = models[f"t20-{limit}"]
+    assert host.n_answered == defaults.N_PROMPTS
+    assert (host.n_refused > 0) == is_refused
