@@ -149,3 +149,15 @@ def test_a_search_that_could_find_nobody_is_refused(
     done = clawgauge(box, "run", *words)
     assert done.code == 2 and sentence in done.stderr, done.stderr
     assert server.calls == []
+
+
+def test_a_file_that_wants_the_best_does_not_keep_one_model_from_being_asked(
+    box: Path, server: ScriptedServer
+) -> None:
+    config = box / "clawgauge.toml"
+    config.write_text(config.read_text() + "\n[run]\nbest = true\n")
+    answer_by(server, better=CoinModel(0.0))
+    done = clawgauge(box, "run", "-t", "fake:better", "--job", DATA)
+    assert done.code == 0, done.stderr
+    recorded = json.loads((done.folder / "config.json").read_bytes())
+    assert recorded["options"]["best"] and not recorded["decision"]["best"]

@@ -291,7 +291,12 @@ def _finish(request: PlanRequest, basis: _Basis, scope: _Scope, tell: Tell) -> D
         decision = _find_decision(scope, basis)
         refuse_undecidable(settings, jobs, scope.prompts, scope.suites, decision)
         if settings.best:
-            _refuse_vain_search(decision, jobs, scope.targets)
+            why_not = _explain_vain_search(decision, jobs, scope.targets)
+            if why_not is not None and "best" in request.options:
+                raise ConfigError(why_not)
+            if why_not is not None and decision is not None:
+                # A file that wants it for all runs does not mean those that have no best.
+                decision = msgspec.structs.replace(decision, best=False)
     if decision is not None:
         drawings = _find_drawings(scope, decision, tell)
         is_plain = scope.resumed is None and bool(decision.drawings)
@@ -552,26 +557,26 @@ def _find_decision(scope: _Scope, basis: _Basis) -> DecisionOptions | None:
     return _add_calls_ahead(decision, scope, basis)
 
 
-def _refuse_vain_search(
+def _explain_vain_search(
     decision: DecisionOptions | None, jobs: Mapping[str, Job], targets: Sequence[Target]
-) -> None:
-    """Refuse --best where no best could be found, however much is asked."""
+) -> str | None:
+    """Why --best could find no best, however much is asked; None where it may."""
     if decision is None:
-        raise ConfigError(
+        return (
             "--best goes on once it is decided who is fit, and a list of prompts decides nothing: "
             "leave the prompts out, or add --job"
         )
     if not decision.jobs:
-        raise ConfigError("--best wants to know for which job: add --job")
+        return "--best wants to know for which job: add --job"
     if len(targets) < 2:
-        raise ConfigError("--best tells the models of a run apart: name at least two with -t")
+        return "--best tells the models of a run apart: name at least two with -t"
     known_jobs = BUILT_IN | dict(jobs)
-    weighed = [name for name in decision.jobs if find_weighed_pools(name, known_jobs[name])]
-    if not weighed:
-        raise ConfigError(
-            f"--best tells by right answers, and {list_names(decision.jobs, _MAX_JOBS_NAMED)} "
-            "weighs time and cost alone: leave it out"
-        )
+    if any(find_weighed_pools(name, known_jobs[name]) for name in decision.jobs):
+        return None
+    return (
+        f"--best tells by right answers, and {list_names(decision.jobs, _MAX_JOBS_NAMED)} "
+        "weighs time and cost alone: leave it out"
+    )
 
 
 def _add_calls_ahead(decision: DecisionOptions, scope: _Scope, basis: _Basis) -> DecisionOptions:

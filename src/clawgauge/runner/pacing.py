@@ -19,7 +19,6 @@ _CALLS_ALONE = 4
 # milliseconds: short times differ by more than a fifth for no reason.
 _SLOWER_FACTOR = 1.2
 _SLOWER_MS = 25.0
-_FIRST_STEP = 4
 _LEAST_CALLS_LOOKED_AT = 4
 # After a refusal at a number that had been kept before, so much of it is kept.
 _KEPT_AFTER_REFUSAL = 0.75
@@ -43,7 +42,7 @@ class Pace:
         self._alone_ms: list[float] = []
         self._recent_ms: deque[float] = deque(maxlen=max(_LEAST_CALLS_LOOKED_AT, most))
         self._n_since_change = 0
-        # The most calls at once of which enough were answered since the last refusal at fewer.
+        # So many at once were answered well, or are taken to be after a refusal.
         self._good_limit = 1
         self._was_refused = False
         self._resumes_at_s = 0.0
@@ -103,6 +102,8 @@ class Pace:
         self._was_refused = True
         if self._good_limit >= self.limit:
             self._good_limit = max(1, int(self.limit * _KEPT_AFTER_REFUSAL))
+        else:
+            self._good_limit = max(self._good_limit, self.limit // 2)
         self._change_limit(self._good_limit)
 
     def _learn(self, result: Result) -> None:
@@ -112,7 +113,7 @@ class Pace:
         if len(self._alone_ms) < _CALLS_ALONE:
             self._alone_ms.append(first_token_ms)
             if len(self._alone_ms) == _CALLS_ALONE:
-                self._change_limit(min(_FIRST_STEP, self.most))
+                self._change_limit(self.most)
             return
         self._recent_ms.append(first_token_ms)
         self._n_since_change += 1

@@ -300,6 +300,9 @@ def _read_behind(name: str, fit_models: Sequence[JudgedModel]) -> _Best:
             may_be_best.append(model.label)
         else:
             behind_p[model.label] = p
+    if not may_be_best:
+        # Who was ahead of them is not among them.
+        return _Best(tied=frozenset(behind_p), behind_p={})
     return _Best(tied=frozenset(may_be_best), behind_p=behind_p)
 
 

@@ -51,16 +51,14 @@ def test_the_first_four_calls_go_alone_and_then_there_are_more() -> None:
     for _ in range(4):
         limits.append(pace.limit)
         ask(pace, 1)
-    assert limits == [1, 1, 1, 1] and pace.limit == 4
-    ask(pace, 4)
-    assert pace.limit == 8
+    assert limits == [1, 1, 1, 1] and pace.limit == 8
     ask(pace, 40)
     assert pace.limit == 8
 
 
 def test_slower_first_tokens_halve_the_calls() -> None:
     pace = pace_of()
-    ask(pace, 8)
+    ask(pace, 12)
     assert pace.limit == 8
     ask(pace, 8, first_token_ms=130)
     assert pace.limit == 4
