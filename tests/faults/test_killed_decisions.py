@@ -114,7 +114,7 @@ def test_a_decision_that_is_killed_and_resumed_is_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("begin", "is_elsewhere"), [(LONG, False), (PLAIN, True), (BEST_OF_ONE_JOB, True)]
 )
