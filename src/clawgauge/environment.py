@@ -1,4 +1,5 @@
-"""Which variables of the environment hold secrets, by their names or by their values, and which a child is given."""
+"""Which variables of the environment hold secrets, by their names or by their values, and which a
+child is given."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ _SECRET_WORD = re.compile(
 _SECRET_NAME = re.compile(f"(?:{_SECRET_WORD.pattern})S?(?=$|[_0-9])", re.IGNORECASE)
 # These name a secret or something else: the value has to look like one.
 _DOUBTFUL_PART = re.compile(
-    r"(?:^|_)(?:PATS?|PASS|PWD|PW|AUTH|CREDS?|DSN|SESSION|SESSIONID|JWT|BEARER|SIG|SIGNATURE|SAS|OTP|MNEMONIC"
-    r"|WEBHOOK|CONNECTION_STRING|CONNSTR)(?=$|[_0-9])",
+    r"(?:^|_)(?:PATS?|PASS|PWD|PW|AUTH|CREDS?|DSN|SESSION|SESSIONID|JWT|BEARER|SIG|SIGNATURE|SAS"
+    r"|OTP|MNEMONIC|WEBHOOK|CONNECTION_STRING|CONNSTR)(?=$|[_0-9])",
     re.IGNORECASE,
 )
 _ORDINARY_NAME = re.compile(
-    r"(?:XDG|DBUS|GNOME|KDE|GDM)_.*|(?:DESKTOP|WT)_SESSION|SESSION_MANAGER|TERM_SESSION_ID|(?:OLD)?PWD"
-    r"|SSH_AUTH_SOCK|SSH_AGENT_PID",
+    r"(?:XDG|DBUS|GNOME|KDE|GDM)_.*|(?:DESKTOP|WT)_SESSION|SESSION_MANAGER|TERM_SESSION_ID"
+    r"|(?:OLD)?PWD|SSH_AUTH_SOCK|SSH_AGENT_PID",
     re.IGNORECASE,
 )
 # What such a variable names is not itself the secret.
@@ -41,21 +42,22 @@ _PROXY_NAME = re.compile(r".*_PROXY", re.IGNORECASE)
 _SECRET_PARAMETER = re.compile(r"key|token|secret|password|sig|code|auth", re.IGNORECASE)
 # `Server=db;Password=…`, `host=db password=…`.
 _CONNECTION_PART = re.compile(
-    r"(?:^|[;\s])(?:password|passwd|pwd|secret|token|api[_ ]?key|accountkey|sharedaccesskey|sharedaccesssignature)"
-    r"\s{0,9}=\s{0,9}(?:\"([^\"]+)\"|'([^']+)'|([^;\s]+))",
+    r"(?:^|[;\s])(?:password|passwd|pwd|secret|token|api[_ ]?key|accountkey|sharedaccesskey"
+    r"|sharedaccesssignature)\s{0,9}=\s{0,9}(?:\"([^\"]+)\"|'([^']+)'|([^;\s]+))",
     re.IGNORECASE,
 )
 _MIN_CHARS = 8
 
-# What a program needs to find itself, its libraries and its hardware, by the beginnings of the names.
+# What a program needs to find itself, its libraries and its hardware, by the beginnings of the
+# names.
 _NEEDED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMP", "TEMP", "XDG_", "LD_", "DYLD_"),
     *("SYSTEMROOT", "WINDIR", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"),
     *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "ROCM_", "GGML_", "VK_", "ONEAPI_", "SYCL_"),
     *("ZE_", "MTL_", "OMP_", "KMP_", "OPENBLAS_", "MKL_", "GOMP_", "MALLOC_"),
 )
-# What ssh itself reads (ssh(1), ENVIRONMENT), what its helpers need (an agent, a security key, Kerberos, a
-# ProxyCommand), and what a C library looks up names and writes messages by.
+# What ssh itself reads (ssh(1), ENVIRONMENT), what its helpers need (an agent, a security key,
+# Kerberos, a ProxyCommand), and what a C library looks up names and writes messages by.
 _NEEDED_BY_SSH = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"),
     *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"),
@@ -75,7 +77,8 @@ class VariableSecret(NamedTuple):
 
 
 def secrets_of_variable(name: str, value: str) -> Iterator[VariableSecret]:
-    """The secret values in a variable: all of it where it is named as keys are or is one, else what is inside."""
+    """The secret values in a variable: all of it where it is named as keys are or is one, else what
+    is inside."""
     if _SECRET_NAME.search(name) and not _PLACE_NAME.search(name):
         if len(value) >= _MIN_CHARS:
             for secret in _secrets_of_named(value):
@@ -93,7 +96,8 @@ def secrets_of_variable(name: str, value: str) -> Iterator[VariableSecret]:
 
 
 def _secrets_of_named(value: str) -> Iterator[str]:
-    """Of a JSON document (a service account's credentials) what is secret in it, not its common words."""
+    """Of a JSON document (a service account's credentials) what is secret in it, not its common
+    words."""
     if value.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             yield from list(secrets_of_settings(json.loads(value)))
@@ -145,7 +149,8 @@ def secrets_of_settings(value: Any, name: str = "") -> Iterator[str]:
 
 
 def secrets_of_address(address: str) -> Iterator[str]:
-    """Credentials in an address, as written, as decoded, and as a request's Basic header carries them."""
+    """Credentials in an address, as written, as decoded, and as a request's Basic header carries
+    them."""
     try:
         parts = urlsplit(address)
         user = parts.username or ""
@@ -157,7 +162,8 @@ def secrets_of_address(address: str) -> Iterator[str]:
         yield password
         yield unquote(password)
         yield b64encode(decoded.encode("utf-8", "surrogateescape")).decode()
-        # A token may stand alone, or beside a word such as x-oauth-basic; a plain login name is no secret.
+        # A token may stand alone, or beside a word such as x-oauth-basic; a plain login name is no
+        # secret.
         if not password or looks_secret(user):
             yield user
             yield unquote(user)
@@ -172,8 +178,9 @@ def secrets_of_address(address: str) -> Iterator[str]:
 
 
 def may_hold_secret(name: str, value: str) -> bool:
-    """Whether a child that does not need this variable must not have it: it is named as keys or passwords are, or has
-    in it what is shaped like a key, or the password of an address or of a database. One too many does no harm."""
+    """Whether a child that does not need this variable must not have it: it is named as keys or
+    passwords are, or has in it what is shaped like a key, or the password of an address or of a
+    database. One too many does no harm."""
     if _SECRET_WORD.search(name) or _may_have_password(value) or _CONNECTION_PART.search(value):
         return True
     if any(looks_secret(secret.value) for secret in secrets_of_variable(name, value)):
@@ -193,7 +200,8 @@ def _is_named_as_password(name: str) -> bool:
 
 
 def _may_have_password(value: str) -> bool:
-    """`_has_password`, or an address that has one is somewhere in the value, or one that cannot be taken apart."""
+    """`_has_password`, or an address that has one is somewhere in the value, or one that cannot be
+    taken apart."""
     if _has_password(value) or _USER_AND_PASSWORD.search(value):
         return True
     before, at_sign, _ = value.partition("@")
@@ -218,19 +226,22 @@ def without_secrets(
 
 
 def with_proxies(environ: Mapping[str, str], allowed_prefixes: tuple[str, ...]) -> dict[str, str]:
-    """`without_secrets`, and the proxies with the passwords they may have: for programs that are to reach a server."""
+    """`without_secrets`, and the proxies with the passwords they may have: for programs that are to
+    reach a server."""
     proxies = {name: value for name, value in environ.items() if _PROXY_NAME.fullmatch(name)}
     return without_secrets(environ, allowed_prefixes) | proxies
 
 
 def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment, what a program that only computes needs: no key, no address of a server, no proxy."""
+    """Of an environment, what a program that only computes needs: no key, no address of a server,
+    no proxy."""
     needed = {name: value for name, value in environ.items() if name.upper().startswith(_NEEDED)}
     return without_secrets(needed)
 
 
 def ssh_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment, what ssh and its helpers need, and no more: whatever SendEnv says, no key can be sent."""
+    """Of an environment, what ssh and its helpers need, and no more: whatever SendEnv says, no key
+    can be sent."""
     kept = {}
     for name, value in environ.items():
         is_needed = name.upper() in _NEEDED_BY_SSH or name.startswith("LC_")

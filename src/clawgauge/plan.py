@@ -234,7 +234,8 @@ def refuse_mixed_extent(settings: Settings) -> None:
         raise ConfigError(f"--repeats asks the same prompts again: {name_prompts}")
     if settings.draw:
         raise ConfigError(
-            f"--draw asks one drawing of a list of prompts, and this run draws by itself: {name_prompts}"
+            "--draw asks one drawing of a list of prompts, and this run draws by itself: "
+            f"{name_prompts}"
         )
     refuse_pass_rate(settings)
 

@@ -101,7 +101,7 @@ def test_what_was_not_kept_is_not_judged_again() -> None:
     assert rescoring.judge(dropped) is dropped
     assert rescoring.judge(cut) is cut
     kept = {"made calls too large to be recorded": 1, "ran over 64 KB": 1}
-    assert (rescoring.kept, rescoring.n_judged) == (kept, 0)
+    assert (rescoring.not_judged, rescoring.n_judged) == (kept, 0)
 
 
 def test_an_old_run_is_judged_by_effects_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_check_that_breaks_today_leaves_the_row_as_it_is() -> None:
     ):
         assert rescoring.judge(row) is row
     assert (
-        rescoring.kept == {"could not be judged, because the check failed": 2}
+        rescoring.not_judged == {"could not be judged, because the check failed": 2}
         and rescoring.n_judged == 0
     )
 

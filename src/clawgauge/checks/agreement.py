@@ -196,8 +196,8 @@ class Agreement(Validator, tag="agreement", frozen=True):
     def _only_differs_in_looking(self, reference: Call, call: Call) -> bool:
         """Whether a call only reads a file, or is the reference but for a command that only looks.
 
-        What else a line did would not show on a small machine: it lacks most programs, and the files
-        of everyone.
+        What else a line did would not show on a small machine: it lacks most programs, and the
+        files of everyone.
         """
         wanted = meaning(reference, self.cwd)
         arguments = meaning(call, self.cwd)
@@ -278,8 +278,8 @@ def _holds_code(text: str) -> bool:
 def _as_it_is(text: str) -> Any:
     """A text to compare sign by sign; a point in time, a telephone number or JSON by what it is.
 
-    Blank lines around a text make no difference, nor do blanks (no tabs) that neither indent nor are
-    quoted.
+    Blank lines around a text make no difference, nor do blanks (no tabs) that neither indent nor
+    are quoted.
     """
     stripped = text.strip()
     if PATTERNS["time"].fullmatch(stripped):

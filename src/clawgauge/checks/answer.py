@@ -62,7 +62,8 @@ def answer_start(text: str) -> int | None:
 class Answer(msgspec.Struct, frozen=True):
     """One answer of a model, and what the prompt says of it.
 
-    `text` is raw and uncut; `expected_tools` are in lower case; `world` and `max_turns` are a task's.
+    `text` is raw and uncut; `expected_tools` are in lower case; `world` and `max_turns` are a
+    task's.
     """
 
     text: str

@@ -1,8 +1,8 @@
 """The `json_schema` validator: an answer that is JSON as a schema has it.
 
 A suite may be a stranger's file, so a schema is bounded before it is compiled: nothing is fetched,
-nothing refers to itself, patterns are matched in linear time. Judging is bounded as for any library:
-it is done in a process of its own (`takes_long`).
+nothing refers to itself, patterns are matched in linear time. Judging is bounded as for any
+library: it is done in a process of its own (`takes_long`).
 """
 
 from __future__ import annotations

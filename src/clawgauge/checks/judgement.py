@@ -46,8 +46,8 @@ def needs_shell(prompt: Prompt) -> bool:
 def takes_long(prompt: Prompt, text: str, calls: Sequence[ToolInvocation]) -> bool:
     """Whether an answer may take long to judge.
 
-    That is one that the simulated shell has to run, one that a library judges which only a process of
-    its own can bound, and one of many characters.
+    That is one that the simulated shell has to run, one that a library judges which only a process
+    of its own can bound, and one of many characters.
     """
     may_run_calls = needs_shell(prompt) or "effect" in prompt.validator
     if calls and may_run_calls:
@@ -122,7 +122,8 @@ def judge_answer(prompt: Prompt, text: str, native_calls: list[ToolInvocation]) 
 
 
 def unjudged(prompt: Prompt, native_calls: list[ToolInvocation]) -> Judgement:
-    """No verdict: what is known of an answer without its check, the calls that were made natively."""
+    """No verdict: what is known of an answer without its check, the calls that were made
+    natively."""
     return _make_judgement(Verdict(None), prompt, native_calls[:MAX_INVOCATIONS])
 
 

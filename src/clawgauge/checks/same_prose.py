@@ -36,8 +36,8 @@ def says_the_same(text: str, other: str, telling: Collection[str]) -> bool:
     """Whether most words are the same, and all that matter.
 
     Those are figures, names of files, addresses, signs and the words in `telling`, which the user
-    gave. Nothing more may be denied or turned around, and nobody else named. Other words one for one,
-    or all in another order, make another text.
+    gave. Nothing more may be denied or turned around, and nobody else named. Other words one for
+    one, or all in another order, make another text.
     """
     text = _SHORT_NOT.sub(" not", as_written(text))
     other = _SHORT_NOT.sub(" not", as_written(other))
@@ -87,7 +87,8 @@ def _differ_in_origin(text: str, other: str) -> bool:
 
 
 def _is_reworded(words: list[str], other_words: list[str], shared: Collection[str]) -> bool:
-    """Whether one text has other words in the place of single ones, or all words in another order."""
+    """Whether one text has other words in the place of single ones, or all words in another
+    order."""
     if words != other_words and sorted(words) == sorted(other_words):
         return True
     matcher = difflib.SequenceMatcher(

@@ -1,4 +1,5 @@
-"""Shapes of what a suite's author writes. What does not fit is refused by its place and the reason."""
+"""Shapes of what a suite's author writes. What does not fit is refused by its place and the
+reason."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _KIND_BY_TYPE = {
 # A key, as it is written below the place of its object, and what is wrong with it.
 KeyFault: TypeAlias = tuple[str, str]
 
-# What a value may be. A shape is called with the value and its place, such as `validators[0].value`,
-# and raises `SuiteError` where the value does not fit.
+# What a value may be. A shape is called with the value and its place, such as
+# `validators[0].value`, and raises `SuiteError` where the value does not fit.
 Shape: TypeAlias = Callable[[Any, str], object]
 
 

@@ -1,8 +1,8 @@
 """What an answer says about acting: that it will not, that it has, or that somebody else should.
 
 `speech.toml` has the turns of phrase, which are looked for in the prose of an answer, code and
-quotations left out. English, because the built-in suites are; an answer in another language is taken
-at its calls.
+quotations left out. English, because the built-in suites are; an answer in another language is
+taken at its calls.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _BREAK = re.compile(r"[.!?\n]+")
 _MIN_LOOP_CHARS = 10
 _MIN_LOOP_TIMES = 4
 # A mark belongs to an address behind a slash or before more of it; `?page=2` is the end of one. Any
-# other asks, also right behind an address. The scheme may stay: it holds no mark, and looking for its
-# start takes quadratic time.
+# other asks, also right behind an address. The scheme may stay: it holds no mark, and looking for
+# its start takes quadratic time.
 _ADDRESS = re.compile(r"""(?:://|\bwww\.)(?:[^\s<>"`?？؟]|(?<=/)\?|\?(?=[\w=&%#/]))*|\?[\w.%-]*=""")
 _QUESTION = re.compile(r"\w[^\w!\n]{0,20}[?？؟]")  # of words: a mark alone asks nothing
 

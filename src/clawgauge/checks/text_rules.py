@@ -88,7 +88,8 @@ _texts_or_patterns = ListOf(text_or_pattern, "texts or patterns", least=0)
 
 
 class TextRule(Spec, frozen=True):
-    """What a text must hold, and what it must not. A plain text is found in any case and spacing."""
+    """What a text must hold, and what it must not. A plain text is found in any case and
+    spacing."""
 
     contains_all: Annotated[list[str], _texts_or_patterns] = []
     contains_none: Annotated[list[str], _texts_or_patterns] = []

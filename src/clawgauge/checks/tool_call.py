@@ -69,7 +69,8 @@ def _check_allowed_value(value: Any, place: str) -> None:
 
 
 def _check_allowed_values(allowed: Any, place: str) -> None:
-    """A shape: the values of one argument, or `*`; in an object, where they are compared loosely."""
+    """A shape: the values of one argument, or `*`; in an object, where they are compared
+    loosely."""
     if isinstance(allowed, Mapping):
         keys = shape.Fields({"values": _check_allowed_values}, {"loose": shape.true_or_false})
         shape.check(keys, allowed, place)

@@ -1,4 +1,5 @@
-"""What the JSON Schemas of offered tools say of arguments. Nobody has checked that they are schemas."""
+"""What the JSON Schemas of offered tools say of arguments. Nobody has checked that they are
+schemas."""
 
 from __future__ import annotations
 

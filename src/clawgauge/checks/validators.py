@@ -1,4 +1,5 @@
-"""Validators by name: the table, the check of what an author writes, and what every one of them is."""
+"""Validators by name: the table, the check of what an author writes, and what every one of them
+is."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class TextValidator(Validator, frozen=True):
         return self.judge_text(text)
 
     def judge_text(self, text: str) -> Verdict:
-        """The verdict on a text with no thinking in it and no white space around it, but not empty."""
+        """The verdict on a text with no thinking in it and no white space around it, but not
+        empty."""
         raise NotImplementedError
 
 
@@ -82,12 +84,14 @@ _ANY_VALIDATOR = shape.ByType(VALIDATORS, _shape_of, "a validator")
 
 
 def check_spec(spec: Any, place: str = "") -> None:
-    """Raise `SuiteError`, naming the key and the problem, where no answer can be judged by `spec`."""
+    """Raise `SuiteError`, naming the key and the problem, where no answer can be judged by
+    `spec`."""
     shape.check(_ANY_VALIDATOR, spec, place)
 
 
 def check_offer(spec: Mapping[str, Any], tools: Iterable[Mapping[str, Any]]) -> None:
-    """Raise `SuiteError` where `spec`, which is sound by itself, expects what `tools` do not allow."""
+    """Raise `SuiteError` where `spec`, which is sound by itself, expects what `tools` do not
+    allow."""
     read_validator(spec).check_offer(tools)
 
 

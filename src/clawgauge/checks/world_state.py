@@ -1,7 +1,7 @@
 """The `world_state` validator: what a task must have done, and what never.
 
-It is judged by making the recorded calls on a new world and looking at that. Its conditions are those
-of the `effect` validator, too.
+It is judged by making the recorded calls on a new world and looking at that. Its conditions are
+those of the `effect` validator, too.
 """
 
 from __future__ import annotations
@@ -516,7 +516,8 @@ def _effects_expected(written: WrittenCondition) -> list[Effect]:
         # A service may be in its state without any effect, unless it is to be restarted.
         if kind == "service" and not written.get("restarted", False):
             continue
-        return [Effect(kind, subject) for subject in _as_list(written[kind])]  # type: ignore[arg-type]
+        subjects = _as_list(written[kind])
+        return [Effect(kind, subject) for subject in subjects]  # type: ignore[arg-type]
     return []
 
 

@@ -46,7 +46,10 @@ VERBS = {
     "node": "serve a run that another machine drives",
     "trust": "let the clawgauge.toml found here count in full",
 }
-_PURPOSE = "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use tools."
+_PURPOSE = (
+    "Benchmark LLMs for agents: is it up, how fast, does it keep a format, does it really use "
+    "tools."
+)
 _FIRST = """\
 first:
   clawgauge init                           find models, write a clawgauge.toml
@@ -57,8 +60,9 @@ first:
   clawgauge --help                         every verb
 """
 _EPILOG = f"""{_FIRST}
-exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded, 3 nothing was answered
-            4 this machine ended the run, 5 some recorded lines could not be read, 130 interrupted
+exit codes: 0 done, 1 a gate failed, 2 the request was wrong, nothing recorded
+            3 nothing was answered, 4 this machine ended the run
+            5 some recorded lines could not be read, 130 interrupted
             70 a fault of clawgauge itself
 """
 

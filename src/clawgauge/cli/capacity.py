@@ -1,7 +1,9 @@
-"""Load a server and say what it can carry: how many at once, with prompts how long, within which limits.
+"""Load a server and say what it can carry: how many at once, with prompts how long, within which
+limits.
 
-Clients ask in turn, 1, 2, 4 … of them until more bring no more; with --rate, arrivals are scheduled at random times.
-Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr."""
+Clients ask in turn, 1, 2, 4 … of them until more bring no more; with --rate, arrivals are scheduled
+at random times. Prints the run folder's path on stdout (the summary with --json); everything for a
+person goes to stderr."""
 
 from __future__ import annotations
 
@@ -221,7 +223,8 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _read_run_options(arguments: argparse.Namespace, load: CapacityOptions) -> dict[str, Any]:
-    """The options of `run`, as far as they were given on the command line or follow from the load."""
+    """The options of `run`, as far as they were given on the command line or follow from the
+    load."""
     options: dict[str, Any] = {}
     for name in _RUN_OPTIONS:
         value = getattr(arguments, name)

@@ -1,7 +1,8 @@
 """Keep the system prompt and the tools that your agent gives its models, for `run --in-context`.
 
-OpenClaw stores neither, so it is started once beside your own, and we play its model for one turn: on a copy of the
-configuration without secrets, an empty state folder and a copy of the workspace. Nothing of yours is written to."""
+OpenClaw stores neither, so it is started once beside your own, and we play its model for one turn:
+on a copy of the configuration without secrets, an empty state folder and a copy of the workspace.
+Nothing of yours is written to."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Compare two runs, or two targets of one run, prompt by prompt: what changed, and is it more than luck?
+"""Compare two runs, or two targets of one run, prompt by prompt: what changed, and is it more than
+luck?
 
-Every change is B minus A. What cannot be compared is refused with what differs (exit 2); --force compares it anyway.
-With --fail-on it is a gate: exit 1 when a rule is broken or the figures for it are missing, exit 2 for a rule that
-no outcome could break."""
+Every change is B minus A. What cannot be compared is refused with what differs (exit 2); --force
+compares it anyway. With --fail-on it is a gate: exit 1 when a rule is broken or the figures for it
+are missing, exit 2 for a rule that no outcome could break."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def find_expected_cost(decided: DecidedRun) -> str | None:
 
 
 def _require_yes(question: str, otherwise: str) -> None:
-    """Ask a person at a terminal; raises `ConfigError` where the answer is no, or nobody is there."""
+    """Ask a person at a terminal; raises `ConfigError` where the answer is no, or nobody is
+    there."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(otherwise)
     sys.stderr.write(f"{question} [y/N] ")

@@ -193,6 +193,6 @@ def _word_seldom(need: str, coverage: NeedCoverage) -> str:
     families = plural(coverage.n_families, "family", "families")
     n_needed = families_needed(coverage.zone)
     return (
-        f"{need}: {families} of prompts: a model at {format_percent(coverage.zone.good)} is decided "
-        f"{runs} ({n_needed} families: in {round(GOOD_CHANCE * _RUNS)})"
+        f"{need}: {families} of prompts: a model at {format_percent(coverage.zone.good)} is "
+        f"decided {runs} ({n_needed} families: in {round(GOOD_CHANCE * _RUNS)})"
     )

@@ -1,4 +1,5 @@
-"""Say what can be reached from here: Ollama and its models, keys, the claude CLI, the embedded model.
+"""Say what can be reached from here: Ollama and its models, keys, the claude CLI, the embedded
+model.
 
 Asks servers only about themselves; no model is called and nothing costs money."""
 
@@ -71,8 +72,12 @@ def execute(arguments: argparse.Namespace) -> int:
     bare = settings.get(OPENAI_CHAT.name)
     if bare is not None and bare.base_url is None and OPENAI_CHAT.name not in configured:
         del settings[OPENAI_CHAT.name]
-        why = f"not checked: it has no address ({OPENAI.address_variable}, or base_url in clawgauge.toml)"
-        probes = [ProviderProbe(provider=bare.name, reachable=False, detail=why)]
+        why = (
+            f"not checked: it has no address ({OPENAI.address_variable}, or base_url in "
+            "clawgauge.toml)"
+        )
+        probe = ProviderProbe(provider=bare.name, reachable=False, checked=False, detail=why)
+        probes = [probe]
     if arguments.nodes:
         from clawgauge.fleet.nodes import probe_nodes
 
@@ -88,15 +93,19 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _lines(probe: ProviderProbe) -> str:
-    mark = (
-        "?   " if probe.detail.startswith("not checked") else "ok  " if probe.reachable else "no  "
-    )
-    named = f"{probe.provider} {probe.version}" if probe.version else probe.provider
-    lines = [f"{mark}{named}{f' at {probe.address}' if probe.address else ''}: {probe.detail}"]
-    names = [
-        model.name + (" (loaded)" if model.name in probe.loaded_models else "")
-        for model in probe.models
-    ]
+    if not probe.checked:
+        mark = "?   "
+    elif probe.reachable:
+        mark = "ok  "
+    else:
+        mark = "no  "
+    version = f" {probe.version}" if probe.version else ""
+    address = f" at {probe.address}" if probe.address else ""
+    lines = [f"{mark}{probe.provider}{version}{address}: {probe.detail}"]
+    names = []
+    for model in probe.models:
+        loaded = " (loaded)" if model.name in probe.loaded_models else ""
+        names.append(f"{model.name}{loaded}")
     if names and probe.provider != EMBEDDED.name:
         lines.append(f"      models: {list_names(names, 12)}")
     if probe.hint and probe.hint not in probe.detail:

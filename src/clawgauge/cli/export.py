@@ -1,4 +1,5 @@
-"""Write the results of one or more runs as one flat table: CSV, Parquet or JSON Lines, one row per result.
+"""Write the results of one or more runs as one flat table: CSV, Parquet or JSON Lines, one row per
+result.
 
 Several runs stack: the column run_id tells them apart. The columns are in docs/export.md."""
 

@@ -1,4 +1,5 @@
-"""All runs of a folder as one table: what was run when, the latest and the best of every model, drift, coverage.
+"""All runs of a folder as one table: what was run when, the latest and the best of every model,
+drift, coverage.
 
 With --fill it prints the commands that would ask what has no answer in any run (model × prompt)."""
 

@@ -1,7 +1,9 @@
-"""Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio, vLLM, keys, claude.
+"""Look around for models and write a clawgauge.toml that asks them: Ollama, llama.cpp, LM Studio,
+vLLM, keys, claude.
 
-Servers are asked only about themselves, on their usual ports of this machine, or where OLLAMA_HOST and
-CLAWGAUGE_LOCAL_SERVERS say. What costs money is named in the file, but not asked until you take the mark off."""
+Servers are asked only about themselves, on their usual ports of this machine, or where OLLAMA_HOST
+and CLAWGAUGE_LOCAL_SERVERS say. What costs money is named in the file, but not asked until you take
+the mark off."""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ def _word_found(probe: ProviderProbe) -> str:
 def write_configuration(
     probes: Sequence[ProviderProbe], servers: Mapping[str, ProviderTable]
 ) -> str:
-    """The file for what was found. Names are the servers' words: one that would not stand in a line is left out."""
+    """The file for what was found. Names are the servers' words: one that would not stand in a line
+    is left out."""
     found = {probe.provider: probe for probe in probes}
     local = _find_local_targets(probes, servers)
     chosen = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]

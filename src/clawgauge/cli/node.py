@@ -1,4 +1,5 @@
-"""Serve a run that another machine drives: --nodes starts this through ssh, and there is nothing to type."""
+"""Serve a run that another machine drives: --nodes starts this through ssh, and there is nothing to
+type."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def execute(arguments: argparse.Namespace) -> int:
     # for it.
     if not _is_pipe(0) or not _is_pipe(1):
         raise RequestError(
-            "nothing to type here: `run --nodes` and `capacity --nodes` start this on their machines"
+            "nothing to type here: `run --nodes` and `capacity --nodes` start this on their "
+            "machines"
         )
     # Whatever else is printed to standard output goes to standard error.
     sink = os.dup(1)

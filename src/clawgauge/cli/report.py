@@ -1,4 +1,5 @@
-"""Make one HTML file of one or more runs: the answer, charts, and every call to look at. It loads nothing."""
+"""Make one HTML file of one or more runs: the answer, charts, and every call to look at. It loads
+nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Judge the recorded answers again with today's validators. No calls are made; only verdicts change.
+"""Judge the recorded answers again with today's validators. No calls are made; only verdicts
+change.
 
-A prompt is judged by the specification on record, so that a folder stays what it was; `--suite` takes that of another
-version of the suite, where it asks the same. An answer cut at 64 KB keeps its verdict: it was made on the whole text.
-Jobs are judged by the rule that the run was made under; `--rule now` judges them by today's from then on.
+A prompt is judged by the specification on record, so that a folder stays what it was; `--suite`
+takes that of another version of the suite, where it asks the same. An answer cut at 64 KB keeps its
+verdict: it was made on the whole text. Jobs are judged by the rule that the run was made under;
+`--rule now` judges them by today's from then on.
 """
 
 from __future__ import annotations
@@ -11,20 +13,29 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 
-from clawgauge.checks import NATIVE, VALIDATORS_VERSION, needs_shell
+from clawgauge.checks import NATIVE, VALIDATORS_VERSION, Judgement, needs_shell
 from clawgauge.cli.files import open_run, tell_unreadable, write_summary
 from clawgauge.cli.process import print_json
 from clawgauge.errors import RunFolderError, SuiteError
 from clawgauge.journal import KEY_WITHHELD, iter_results
 from clawgauge.journal.folder import RunFolder
-from clawgauge.records import RULE, Event, Prompt, PromptKey, Result, RunConfig
+from clawgauge.records import (
+    RULE,
+    Event,
+    Prompt,
+    PromptKey,
+    Result,
+    RunConfig,
+    SuiteInfo,
+    ToolInvocation,
+)
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.run_data import Run
 from clawgauge.runner.judging import CheckFailed, Judge, guard_check
@@ -32,7 +43,8 @@ from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts
 from clawgauge.words import plural
 from clawgauge.world import can_run, engine
 
-_EXAMPLES_SHOWN, _CHANGES_KEPT = 20, 1_000
+_MAX_CHANGES_SHOWN = 20
+_MAX_CHANGES_RECORDED = 1_000
 TODAY = "now"
 # All that the model was shown, and the world it acted on.
 _question = attrgetter(
@@ -67,11 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Atomic: the old results.jsonl or the new one, never half of each."""
-    path, suite = open_run(arguments.run, arguments.runs_dir), arguments.suite
+    path = open_run(arguments.run, arguments.runs_dir)
+    suite = arguments.suite
     run = Run.open(path)
     config = run.config
     rule = _choose_rule(path, config, arguments.rule)
-    judged_by = {prompt.key: prompt for prompt in _prompts(path, config, suite)}
+    judged_by = {prompt.key: prompt for prompt in _find_prompts(path, config, suite)}
     texts = {(*key, 0): prompt for key, prompt in judged_by.items()}
     if suite is None:
         # A suite that is named says nothing of the values that a drawing had.
@@ -81,22 +94,25 @@ def execute(arguments: argparse.Namespace) -> int:
         rescoring = Rescoring(texts, judge)
 
         def approve() -> None:
-            if not rescoring.n_judged and rescoring.kept[_WITHOUT_PROMPT]:
-                none = f"no answer in {path.name} belongs to a prompt of {suite}"
-                raise RunFolderError(f"{none}: name the suite that was run")
+            if not rescoring.n_judged and rescoring.not_judged[_WITHOUT_PROMPT]:
+                raise RunFolderError(
+                    f"no answer in {path.name} belongs to a prompt of {suite}: "
+                    "name the suite that was run"
+                )
 
         if arguments.dry_run:
             reader = iter_results(path)
             for result in reader:
                 rescoring.judge(result)
             approve()
-            _tell_rule(config, rule, "would be")
-            return _tell(rescoring, reader.n_unreadable_lines, "would change")
+            _report_rule(config, rule, "would be")
+            return _report(rescoring, reader.n_unreadable_lines, "would change")
         with RunFolder.open_existing(path) as folder:
             sys.stderr.write("".join(f"{warning}\n" for warning in folder.warnings))
             folder.rewrite_results(rescoring.judge, approve)
-            # The folder stays able to explain its verdicts: the validators they were made by, and what changed.
-            changes = rescoring.changes[:_CHANGES_KEPT]
+            # The folder stays able to explain its verdicts: the validators they were made by, and
+            # what changed.
+            changes = rescoring.changes[:_MAX_CHANGES_RECORDED]
             detail = {
                 "judged_by": VALIDATORS_VERSION,
                 "n_judged": rescoring.n_judged,
@@ -109,8 +125,8 @@ def execute(arguments: argparse.Namespace) -> int:
                 if judged_config != config:
                     folder.write("config.json", judged_config)
             summary = write_summary(folder)
-    _tell_rule(config, rule, "are")
-    code = _tell(rescoring, summary.n_unreadable_lines, "changed")
+    _report_rule(config, rule, "are")
+    code = _report(rescoring, summary.n_unreadable_lines, "changed")
     if arguments.json:
         print_json(summary)
     else:
@@ -118,16 +134,16 @@ def execute(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _choose_rule(path: Path, config: RunConfig | None, wanted: str | None) -> int:
+def _choose_rule(path: Path, config: RunConfig | None, rule_option: str | None) -> int:
     """The rule that the jobs of a run are judged by from now on."""
     if config is None:
-        if wanted is not None:
+        if rule_option is not None:
             raise RunFolderError(
                 f"{path} does not say which prompts it had (an older harness made it): "
                 "today's rule has nothing to go by"
             )
         return 1
-    if wanted is None:
+    if rule_option is None:
         return config.rule
     if config.capacity is not None:
         raise RunFolderError(f"{path} is a capacity run: its answers are not judged for jobs")
@@ -144,7 +160,7 @@ def _with_judging(config: RunConfig, judged_by: Mapping[PromptKey, Prompt], rule
     return msgspec.structs.replace(config, prompts=prompts, prompts_sha256=sha256, rule=rule)
 
 
-def _tell_rule(config: RunConfig | None, rule: int, verb: str) -> None:
+def _report_rule(config: RunConfig | None, rule: int, verb: str) -> None:
     if config is not None and rule != config.rule:
         sys.stderr.write(
             f"jobs {verb} judged by rule {rule}, the sequential decision (by rule {config.rule} "
@@ -153,12 +169,17 @@ def _tell_rule(config: RunConfig | None, rule: int, verb: str) -> None:
 
 
 class Rescoring:
+    """Judges results again, and counts what came of it: how many were judged, which verdicts
+    changed, and why others could not be judged."""
+
     def __init__(
         self, prompts: dict[tuple[str, str, int], Prompt], judge: Judge | None = None
     ) -> None:
-        self._prompts, self._judge = prompts, judge or Judge()
-        self.n_judged = self.n_other_engine = 0
-        self.kept: Counter[str] = Counter()
+        self._prompts = prompts
+        self._judge = judge or Judge()
+        self.n_judged = 0
+        self.n_other_engine = 0
+        self.not_judged: Counter[str] = Counter()
         self.changes: list[str] = []
 
     def judge(self, result: Result) -> Result:
@@ -167,98 +188,155 @@ class Rescoring:
             return result
         prompt = self._prompts.get(result.text)
         if prompt is None:
-            self.kept[_WITHOUT_PROMPT] += 1
+            self.not_judged[_WITHOUT_PROMPT] += 1
             return result
         native = [call for call in result.tool_invocations if call.channel == NATIVE]
-        obstacles = {
-            "ran over 64 KB": result.raw_output_truncated,
-            "held a key, which is not recorded": KEY_WITHHELD in result.warnings,
-            "made calls too large to be recorded": any(call.arguments is None for call in native),
-            "needs the package bashkit to be judged": needs_shell(prompt) and not can_run(),
-        }
-        if (why := next((why for why, holds in obstacles.items() if holds), None)) is not None:
-            self.kept[why] += 1
+        obstacle = _find_obstacle(result, prompt, native)
+        if obstacle is not None:
+            self.not_judged[obstacle] += 1
             return result
         try:
-            verdict = guard_check(self._judge.judge)(prompt, result.raw_output, native)
+            judgement = guard_check(self._judge.judge)(prompt, result.raw_output, native)
         except CheckFailed:
-            self.kept["could not be judged, because the check failed"] += 1
+            self.not_judged["could not be judged, because the check failed"] += 1
             return result
         self.n_judged += 1
-        ran_in = engine() if needs_shell(prompt) else None
-        self.n_other_engine += ran_in is not None and result.engine != ran_in
-        anew = {
-            **msgspec.structs.asdict(verdict),
-            "judged_by": VALIDATORS_VERSION,
-            "engine": ran_in,
-        }
-        if result.not_judged is not None:
-            # The error was that of the check.
-            anew |= {"not_judged": None, "error": None}
-        anew |= {"tools_offered": bool(prompt.tools), "expected_tools": prompt.expected_tools}
-        judged = msgspec.structs.replace(result, **anew)
-        if _verdict(judged) != _verdict(result):
-            where = f"{result.provider}:{result.model} {result.suite}/{result.prompt_id} repeat {result.repeat}"
-            self.changes.append(f"{where}: {_verdict(result)} → {_verdict(judged)}")
+        shell = engine() if needs_shell(prompt) else None
+        if shell is not None and result.engine != shell:
+            self.n_other_engine += 1
+        judged = _with_judgement(result, prompt, judgement, shell)
+        before = _describe_verdict(result)
+        after = _describe_verdict(judged)
+        if after != before:
+            self.changes.append(f"{_name_call(result)}: {before} → {after}")
         return judged
 
 
-def _prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
-    if suite is None:
-        if config is None:
-            lacking = f"{path} does not hold its prompts (an older harness made it)"
-            raise RunFolderError(f"{lacking}: name them with --suite FILE")
-        check_recorded(config.prompts, path / "config.json")
-        for info in config.suites:
-            today = load_suite(info.source) if info.source in BUILTIN_SUITES else None
-            if today is not None and today.version != info.version:
-                told = f"{info.name} was run as version {info.version} and is judged by the validators on record"
-                instead = (
-                    f"to judge it by those of version {today.version}, add --suite {info.source}"
-                )
-                sys.stderr.write(f"{told}; {instead}\n")
-        return config.prompts
+def _find_obstacle(
+    result: Result, prompt: Prompt, native_calls: Sequence[ToolInvocation]
+) -> str | None:
+    """Why the record does not hold what its verdict would need, if so; said of the answer."""
+    if result.raw_output_truncated:
+        return "ran over 64 KB"
+    if KEY_WITHHELD in result.warnings:
+        return "held a key, which is not recorded"
+    if any(call.arguments is None for call in native_calls):
+        return "made calls too large to be recorded"
+    if needs_shell(prompt) and not can_run():
+        return "needs the package bashkit to be judged"
+    return None
+
+
+def _with_judgement(
+    result: Result, prompt: Prompt, judgement: Judgement, shell: str | None
+) -> Result:
+    judged = msgspec.structs.replace(
+        result,
+        **msgspec.structs.asdict(judgement),
+        judged_by=VALIDATORS_VERSION,
+        engine=shell,
+        tools_offered=bool(prompt.tools),
+        expected_tools=prompt.expected_tools,
+    )
+    if result.not_judged is not None:
+        # The error was that of the check.
+        judged = msgspec.structs.replace(judged, not_judged=None, error=None)
+    return judged
+
+
+def _name_call(result: Result) -> str:
+    prompt = f"{result.suite}/{result.prompt_id}"
+    return f"{result.provider}:{result.model} {prompt} repeat {result.repeat}"
+
+
+def _describe_verdict(result: Result) -> str:
+    if result.objective_pass is None:
+        verdict = "no verdict"
+    elif result.objective_pass:
+        verdict = "pass"
+    else:
+        verdict = f"fail ({result.violation})"
+    if result.expected_tools:
+        return f"{verdict}, tools {result.tool_calls}"
+    return verdict
+
+
+def _find_prompts(path: Path, config: RunConfig | None, suite: str | None) -> list[Prompt]:
+    """The prompts whose validators judge: those on record, or those of the suite that is named."""
+    if suite is not None:
+        return _find_prompts_of(suite, config)
+    if config is None:
+        raise RunFolderError(
+            f"{path} does not hold its prompts (an older harness made it): "
+            "name them with --suite FILE"
+        )
+    check_recorded(config.prompts, path / "config.json")
+    for info in config.suites:
+        _report_newer_suite(info)
+    return config.prompts
+
+
+def _report_newer_suite(info: SuiteInfo) -> None:
+    """Say where today's version of a built-in suite is another one than was run."""
+    if info.source not in BUILTIN_SUITES:
+        return
+    version = load_suite(info.source).version
+    if version != info.version:
+        sys.stderr.write(
+            f"{info.name} was run as version {info.version} and is judged by the validators on "
+            f"record; to judge it by those of version {version}, add --suite {info.source}\n"
+        )
+
+
+def _find_prompts_of(suite: str, config: RunConfig | None) -> list[Prompt]:
+    """The prompts of the suite that is named, under the name that the suite had in the run.
+
+    Raises `SuiteError` where one of them asks something else than it did in the run.
+    """
     prompts = load_suite(suite, base_dir=Path()).prompts
     if config is None:
         # Records of the first harness name no suite.
         return [msgspec.structs.replace(prompt, suite="") for prompt in prompts]
-    # The suite of the run that the file stands for: the one of its name, else the only one there is.
-    names = {prompt.suite for prompt in config.prompts}
-    meant = names & {prompt.suite for prompt in prompts} or (names if len(names) == 1 else set())
-    asked = {prompt.id: prompt for prompt in config.prompts if prompt.suite in meant}
-    other = [p.id for p in prompts if p.id in asked and _question(p) != _question(asked[p.id])]
-    if other:
-        why = "rescoring changes validators alone, a changed prompt needs a new run"
-        raise SuiteError(f"{suite}: {', '.join(other[:5])} asked something else in this run; {why}")
-    return [
-        msgspec.structs.replace(p, suite=asked[p.id].suite) if p.id in asked else p for p in prompts
-    ]
+    # The suite of the run that the file stands for: the one of its name, else the only one.
+    suites_of_run = {prompt.suite for prompt in config.prompts}
+    suites = suites_of_run & {prompt.suite for prompt in prompts}
+    if not suites and len(suites_of_run) == 1:
+        suites = suites_of_run
+    recorded = {prompt.id: prompt for prompt in config.prompts if prompt.suite in suites}
+    judging = []
+    changed = []
+    for prompt in prompts:
+        of_run = recorded.get(prompt.id)
+        if of_run is None:
+            judging.append(prompt)
+            continue
+        if _question(prompt) != _question(of_run):
+            changed.append(prompt.id)
+        judging.append(msgspec.structs.replace(prompt, suite=of_run.suite))
+    if changed:
+        raise SuiteError(
+            f"{suite}: {', '.join(changed[:5])} asked something else in this run; "
+            "rescoring changes validators alone, a changed prompt needs a new run"
+        )
+    return judging
 
 
-def _verdict(result: Result) -> str:
-    passed = {True: "pass", False: f"fail ({result.violation})", None: "no verdict"}[
-        result.objective_pass
-    ]
-    return f"{passed}, tools {result.tool_calls}" if result.expected_tools else passed
-
-
-def _tell(rescoring: Rescoring, bad_lines: int, changed: str) -> int:
-    verdicts, changes = (
-        plural(len(rescoring.changes), "verdict"),
-        rescoring.changes[:_EXAMPLES_SHOWN],
-    )
-    lines = [f"{plural(rescoring.n_judged, 'answer')} judged again: {verdicts} {changed}"]
-    lines += [f"  {clean_cell(change)}" for change in changes]
-    if len(rescoring.changes) > _EXAMPLES_SHOWN:
-        lines.append(f"  … and {len(rescoring.changes) - _EXAMPLES_SHOWN} more")
-    lines += [
-        f"{plural(n, 'answer')} {why}: the verdict stays"
-        for why, n in sorted(rescoring.kept.items())
-    ]
+def _report(rescoring: Rescoring, n_unreadable_lines: int, verb: str) -> int:
+    """Say what came of it; returns the exit code. `verb` is `changed` or `would change`."""
+    answers = plural(rescoring.n_judged, "answer")
+    n_changes = len(rescoring.changes)
+    lines = [f"{answers} judged again: {plural(n_changes, 'verdict')} {verb}"]
+    for change in rescoring.changes[:_MAX_CHANGES_SHOWN]:
+        lines.append(f"  {clean_cell(change)}")
+    if n_changes > _MAX_CHANGES_SHOWN:
+        lines.append(f"  … and {n_changes - _MAX_CHANGES_SHOWN} more")
+    for obstacle, n in sorted(rescoring.not_judged.items()):
+        lines.append(f"{plural(n, 'answer')} {obstacle}: the verdict stays")
     if rescoring.n_other_engine:
         answers = plural(rescoring.n_other_engine, "answer")
         lines.append(
-            f"{answers} ran in another simulated shell than today's {engine()}: commands may print otherwise"
+            f"{answers} ran in another simulated shell than today's {engine()}: "
+            "commands may print otherwise"
         )
     sys.stderr.write(clean_lines("\n".join(lines)))
-    return tell_unreadable(bad_lines)
+    return tell_unreadable(n_unreadable_lines)

@@ -1,6 +1,7 @@
 """Ask models the prompts of one or more suites and record every answer in RUNS_DIR/RUN_ID/.
 
-Prints the run folder's path on stdout (the summary with --json); everything for a person goes to stderr."""
+Prints the run folder's path on stdout (the summary with --json); everything for a person goes to
+stderr."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--beside",
         metavar="RUN",
-        help="the prompts of this run, for a model that it has not asked; ends with a table of both",
+        help="the prompts of this run, for a model that it has not asked; ends with a table of "
+        "both",
     )
     add = parser.add_argument_group("how to ask").add_argument
     add(

@@ -1,6 +1,7 @@
 """Show a run's summary, or one call in full: prompt, answer, verdict, attempts, timings.
 
-CALL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown."""
+CALL is PROMPT_ID, SUITE/PROMPT_ID, or TARGET/SUITE/PROMPT_ID#REPEAT; every call that fits is shown.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def _show_calls(path: Path, cell: str, *, as_json: bool) -> int:
 
 
 class _Fitting:
-    """Where the calls are that CALL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional #REPEAT."""
+    """Where the calls are that CALL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional
+    #REPEAT."""
 
     def __init__(self, cell: str) -> None:
         self.offsets: list[int] = []

@@ -1,8 +1,9 @@
-"""Let a clawgauge.toml count in full where it is found: shows what it would be allowed to do, and keeps its hash.
+"""Let a clawgauge.toml count in full where it is found: shows what it would be allowed to do, and
+keeps its hash.
 
-Without this, a file that merely lies in the current directory sets only what is harmless. A file that has changed since
-must be trusted anew; one that `clawgauge init` wrote here may be edited, and a file named with --config needs no trust.
-See docs/security.md."""
+Without this, a file that merely lies in the current directory sets only what is harmless. A file
+that has changed since must be trusted anew; one that `clawgauge init` wrote here may be edited, and
+a file named with --config needs no trust. See docs/security.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Look at all runs in a browser: each run's answer and report, two beside each other, a run as it goes on.
+"""Look at all runs in a browser: each run's answer and report, two beside each other, a run as it
+goes on.
 
 Prints an address on stdout, and a new one after each use. Serves until interrupted, to this machine
 alone. It changes nothing."""

@@ -69,8 +69,8 @@ def _judge(figure: Paired, p_holm: float, corrected: Paired) -> tuple[Verdict, s
         return "changed", None
     if isinstance(figure, PairedRate) and figure.test == "bets":
         return "cannot_tell", (
-            "the results of a side decided how many prompts it was asked, and these do not tell the "
-            "two apart"
+            "the results of a side decided how many prompts it was asked, and these do not tell "
+            "the two apart"
         )
     is_large = abs(_moved_share(figure)) >= NOTICEABLE_CHANGE - _TOLERANCE
     if not is_large and _sees_enough(corrected):

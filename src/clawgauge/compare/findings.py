@@ -49,8 +49,8 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 class PairedRate(Paired, frozen=True, kw_only=True):
     """Pass rates: `rate_a` and `rate_b` are means of per-prompt rates. `only_a` and `only_b` count
-    the prompts on which one side was better than the other. `bets` hold whenever a side stopped; then
-    there is no interval."""
+    the prompts on which one side was better than the other. `bets` hold whenever a side stopped;
+    then there is no interval."""
 
     n_trials_a: int
     n_trials_b: int

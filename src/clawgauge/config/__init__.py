@@ -1,1 +1,2 @@
-"""Flags, environment and TOML made into settings. Nothing after this room reads any of them again."""
+"""Flags, environment and TOML made into settings. Nothing after this room reads any of them
+again."""

@@ -230,7 +230,8 @@ class Configuration(msgspec.Struct, frozen=True):
         )
 
     def why_withheld(self) -> str:
-        """Which file is meant, and the way out: the rest of a sentence that starts with the table."""
+        """Which file is meant, and the way out: the rest of a sentence that starts with the
+        table."""
         return (
             f"{DEFAULT_NAME} here does not count ({self.standing}; it may say what somebody else "
             "wants): read it, then run `clawgauge trust`, or name it with --config"

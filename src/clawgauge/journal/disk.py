@@ -172,7 +172,8 @@ class Directory:
 
     def entries(self) -> dict[str, os.stat_result]:
         """What bears each name in the folder: itself, not what it may point to."""
-        names = os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208  # a descriptor has no Path
+        # A descriptor has no Path.
+        names = os.listdir(self.path if self.fd is None else self.fd)  # noqa: PTH208
         entries = {}
         for name in names:
             with suppress(FileNotFoundError):

@@ -313,7 +313,7 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     async def probe(self) -> ProviderProbe:
         """Say whether this provider could be used now. Never raises, never costs money."""
         detail = "not checked: it cannot be asked about itself"
-        return ProviderProbe(provider=self.name, reachable=True, detail=detail)
+        return ProviderProbe(provider=self.name, reachable=True, checked=False, detail=detail)
 
     async def models(self) -> list[ModelInfo]:
         """The models that `PROVIDER:*` stands for; none where they cannot be known.

@@ -169,11 +169,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     server counted too few tokens for them (`too_few_tokens`), or its chat template has no place for
     them (`no_template`); null where a native call was made. `not_judged` is `check_failed` where
     the check of an answer broke: there is no verdict, `error` says what went wrong, and `rescore`
-    may judge it later. `draw` is the drawing of the prompt that was asked: 0 is the text as written,
-    others have other values and stand in prompts.jsonl. `server_us` is where the time went, where a
-    server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see. `asked` is false for a
-    cell that was recorded without having been sent: it tells nothing of the model or its server. Records of
-    earlier versions do not have it; `was_asked` works it out for them.
+    may judge it later. `draw` is the drawing of the prompt that was asked: 0 is the text as
+    written, others have other values and stand in prompts.jsonl. `server_us` is where the time
+    went, where a server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see. `asked` is
+    false for a cell that was recorded without having been sent: it tells nothing of the model or
+    its server. Records of earlier versions do not have it; `was_asked` works it out for them.
     """
 
     record_type: Literal["result"] = "result"

@@ -586,7 +586,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a provider could be used just now, and what to do if not."""
+    """Whether a provider could be used just now, and what to do if not. `checked` is false where
+    nobody could find out."""
 
     provider: str
     reachable: bool
@@ -596,6 +597,7 @@ class ProviderProbe(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     models: list[ModelInfo] = []
     loaded_models: list[str] = []
+    checked: bool = True
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""summary.json: one group per (provider, model, thinking level), the schema document's fields first."""
+"""summary.json: one group per (provider, model, thinking level), the schema document's fields
+first."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from clawgauge.records.run import IN_CONTEXT, Resources, Slo, Target
 
 
 class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The schema document's four figures, in milliseconds, type-7 percentiles; null where there are no calls."""
+    """The schema document's four figures, in milliseconds, type-7 percentiles; null where there are
+    no calls."""
 
     p50: float | None = None
     p95: float | None = None
@@ -19,9 +21,10 @@ class LatencyStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The same for our own additions, with the n they rest on and 95% intervals (null where n is too small).
-    `indicative` names the percentiles that rest on too few independent calls to be more than a hint. `beyond` names
-    those that lie among calls cut off at a deadline: they are longer than the value given."""
+    """The same for our own additions, with the n they rest on and 95% intervals (null where n is
+    too small). `indicative` names the percentiles that rest on too few independent calls to be more
+    than a hint. `beyond` names those that lie among calls cut off at a deadline: they are longer
+    than the value given."""
 
     n: int
     p50: float | None = None
@@ -38,7 +41,8 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """k of n with its 95% interval; null where n is 0. `n_eff` is how many independent answers they are worth."""
+    """k of n with its 95% interval; null where n is 0. `n_eff` is how many independent answers they
+    are worth."""
 
     n: int
     k: int
@@ -48,9 +52,10 @@ class RateWithInterval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgreementRate(RateWithInterval, frozen=True, kw_only=True):
-    """Agreement with the reference model. Turns of one session are alike, so its sessions are what counts: `n_sessions`
-    of them, which are worth `n_sessions_eff` of equal length, and `ci90`, whose lower end is held against what a job
-    needs. With too few sessions both intervals are null. All three are null where the run was made by an earlier rule.
+    """Agreement with the reference model. Turns of one session are alike, so its sessions are what
+    counts: `n_sessions` of them, which are worth `n_sessions_eff` of equal length, and `ci90`,
+    whose lower end is held against what a job needs. With too few sessions both intervals are null.
+    All three are null where the run was made by an earlier rule.
     """
 
     n_sessions: int | None = None
@@ -73,10 +78,11 @@ class ToolChannels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`. `met` is `yes`,
-    `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`; both are null where there is none.
-    Where answers were decided one by one, `limit` is the rate that is too low, `good` the rate that is good enough, and
-    `score` the evidence: at 3.0 or more a need is met, at -4.4 or less it is not.
+    """One thing a recommendation for subagents needs: `calls`, `arguments`, `restraint` or `tasks`.
+    `met` is `yes`, `no` or `cannot_tell`. `lower` is the bound at 95% that is held against `limit`;
+    both are null where there is none. Where answers were decided one by one, `limit` is the rate
+    that is too low, `good` the rate that is good enough, and `score` the evidence: at 3.0 or more a
+    need is met, at -4.4 or less it is not.
     """
 
     name: str
@@ -91,10 +97,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolsSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the tools on offer reached the model. Of `n_offered` answered calls that offered some, `n_native` made a
-    native call, which proves it; of the others the server counted too few prompt tokens to have shown them in
-    `n_too_few_tokens`, and its chat template has no place for them in `n_no_template`. `unseen`: it never saw them.
-    `refused`: its server says that it takes none."""
+    """Whether the tools on offer reached the model. Of `n_offered` answered calls that offered
+    some, `n_native` made a native call, which proves it; of the others the server counted too few
+    prompt tokens to have shown them in `n_too_few_tokens`, and its chat template has no place for
+    them in `n_no_template`. `unseen`: it never saw them. `refused`: its server says that it takes
+    none."""
 
     n_offered: int
     n_native: int
@@ -105,11 +112,12 @@ class ToolsSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust it. `tier1` (`yes`,
-    `no` or `cannot_tell`) answers the question that matters most: is it Tier 1, at 95%? `rescued` counts the answers to
-    prompts that offer tools whose call came as text only: seen, recorded, no success. `formats` counts the text formats
-    the calls came in. `caution` says what a reader of the tier must also know. `recommended_for_subagents` holds where
-    all `needs` are met; `evidence_command` would show those that are not known."""
+    """The tier and the evidence under it. `tier` is the point tier; `decided` says whether to trust
+    it. `tier1` (`yes`, `no` or `cannot_tell`) answers the question that matters most: is it Tier 1,
+    at 95%? `rescued` counts the answers to prompts that offer tools whose call came as text only:
+    seen, recorded, no success. `formats` counts the text formats the calls came in. `caution` says
+    what a reader of the tier must also know. `recommended_for_subagents` holds where all `needs`
+    are met; `evidence_command` would show those that are not known."""
 
     source: str | None
     n: int
@@ -135,7 +143,8 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Multi-turn tasks: completion beside the tier, never in it. In `n_harm` of them something forbidden was done."""
+    """Multi-turn tasks: completion beside the tier, never in it. In `n_harm` of them something
+    forbidden was done."""
 
     n: int
     k: int
@@ -148,8 +157,8 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all (`pass_hat_k`). The
-    intervals are by prompt family; null where there is only one."""
+    """Prompts asked `k` times or more: the mean chance that one of k passes (`pass_at_k`), or all
+    (`pass_hat_k`). The intervals are by prompt family; null where there is only one."""
 
     k: int
     n_prompts: int
@@ -160,9 +169,9 @@ class Repeatability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the timings of a group can be trusted. `n_flagged` of the `n_watched` calls had this program's own loop
-    late by more than 1 ms, or by more than 1% of a figure it could have moved. A machine is `busy` when it had more to
-    run than cores before the first call."""
+    """How far the timings of a group can be trusted. `n_flagged` of the `n_watched` calls had this
+    program's own loop late by more than 1 ms, or by more than 1% of a figure it could have moved. A
+    machine is `busy` when it had more to run than cores before the first call."""
 
     n_watched: int
     n_flagged: int
@@ -179,8 +188,8 @@ class ClockTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many records ended this way, with one example of the words they came with and what to do. `n_not_asked` of
-    these `n` were never sent: the failure of an earlier call stands for them."""
+    """How many records ended this way, with one example of the words they came with and what to do.
+    `n_not_asked` of these `n` were never sent: the failure of an earlier call stands for them."""
 
     availability_status: str
     failure_type: str
@@ -195,8 +204,9 @@ class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite's share of a group; `by_category` has the passes of each category that has a verdict.
-    `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is to say."""
+    """One suite's share of a group; `by_category` has the passes of each category that has a
+    verdict. `latency_censored_ms` is there where calls timed out; else `latency_ms` is all there is
+    to say."""
 
     suite: str
     n_total: int
@@ -221,15 +231,17 @@ class SuiteBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempted(self) -> int:
-        """How many cells were asked; an earlier version's summary only says how many have a record."""
+        """How many cells were asked; an earlier version's summary only says how many have a
+        record."""
         return self.n_total if self.n_attempted is None else self.n_attempted
 
 
 class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
-    """Calling and leaving alone in one figure: the mean of both rates, where tools are offered. `k_call` answers made a
-    native call where one was wanted, `k_no_call` made none where none was. A model that always calls, or never does,
-    has a `rate` of 0.5. Null where only one of the two was asked for. A call that is only written as text is no native
-    call: `text_call` answers hold one where a call was wanted, `text_no_call` where none was."""
+    """Calling and leaving alone in one figure: the mean of both rates, where tools are offered.
+    `k_call` answers made a native call where one was wanted, `k_no_call` made none where none was.
+    A model that always calls, or never does, has a `rate` of 0.5. Null where only one of the two
+    was asked for. A call that is only written as text is no native call: `text_call` answers hold
+    one where a call was wanted, `text_no_call` where none was."""
 
     n_call: int
     k_call: int
@@ -241,7 +253,8 @@ class CallBalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls cost, over the `n_priced` that have a cost. Per pass: what one passed prompt came to."""
+    """What the calls cost, over the `n_priced` that have a cost. Per pass: what one passed prompt
+    came to."""
 
     n_priced: int
     usd: float
@@ -250,9 +263,10 @@ class CostSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InContext(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of the same `n` prompts, bare and inside the user's own context. Rates (`calls`, `restraint`, `tasks`,
-    `other`) are means over prompts, with the interval of their difference and its exact paired p-value, corrected for
-    the others. `first_token` (median, ms) and `harm` (tasks) are described only."""
+    """One figure of the same `n` prompts, bare and inside the user's own context. Rates (`calls`,
+    `restraint`, `tasks`, `other`) are means over prompts, with the interval of their difference and
+    its exact paired p-value, corrected for the others. `first_token` (median, ms) and `harm`
+    (tasks) are described only."""
 
     what: str
     n: int
@@ -263,8 +277,8 @@ class InContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FamilyTally(msgspec.Struct, frozen=True, kw_only=True):
-    """`n` prompt families of which `answers` different texts were answered, and `passes` of these passed. A `pair` is
-    passed where both of its prompts are."""
+    """`n` prompt families of which `answers` different texts were answered, and `passes` of these
+    passed. A `pair` is passed where both of its prompts are."""
 
     passes: int
     answers: int
@@ -273,9 +287,10 @@ class FamilyTally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FamilyMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """What models are compared by: by figure the mean of each prompt family, in the order of `families`, null where it
-    has none. Rates are `tools`, `restraint`, `tasks`, `agreement`, `answers`, `passes` and `job/NAME` (a job's own
-    prompts); `first_token` and `latency` are scores, which fall from 1 towards 0 as a time grows."""
+    """What models are compared by: by figure the mean of each prompt family, in the order of
+    `families`, null where it has none. Rates are `tools`, `restraint`, `tasks`, `agreement`,
+    `answers`, `passes` and `job/NAME` (a job's own prompts); `first_token` and `latency` are
+    scores, which fall from 1 towards 0 as a time grows."""
 
     families: list[str]
     figures: dict[str, list[Annotated[float, msgspec.Meta(ge=0, le=1)] | None]]
@@ -291,17 +306,19 @@ class FamilyMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One model's figures. `server_ms` is where the time went, where a server tells: `load`, `queue`, `prefill` … Where
-    prompts were asked `in_context` too, the bare ones judge the model: tool use, arguments, restraint, tasks, and our
-    own percentiles are theirs; counts, costs, `latency_ms` and `objective_pass_rate` are of all. `n_unjudged` answers
-    have no verdict because their check broke: they are part of no rate. `tps_rule` is the rule
-    of `output_tps`; null where there are no rates, and in a summary of an earlier version, which knew rule 1 alone.
-    `evidence` is what needs rest on: by `calls`, `arguments`, `restraint`, `tasks` and `job/NAME` (its own prompts),
-    how many prompt families passed how many of the texts that were answered; null where the run was made by an earlier
-    rule. `decided` has, by need and rates, what the run itself decided (`yes` or `no`) when it stopped asking, and
-    `asking_ended` why it did: `decided`, `all_asked`, `budget_spent` or `given_up`; null where it may go on.
-    `by_family` is what a model is compared with others by; null where the run was made by an earlier rule.
-    `behind_by_prompts` has, where a run went on to find the best (`--best`), each job that was told by the prompts all
+    """One model's figures. `server_ms` is where the time went, where a server tells: `load`,
+    `queue`, `prefill` … Where prompts were asked `in_context` too, the bare ones judge the model:
+    tool use, arguments, restraint, tasks, and our own percentiles are theirs; counts, costs,
+    `latency_ms` and `objective_pass_rate` are of all. `n_unjudged` answers have no verdict because
+    their check broke: they are part of no rate. `tps_rule` is the rule of `output_tps`; null where
+    there are no rates, and in a summary of an earlier version, which knew rule 1 alone. `evidence`
+    is what needs rest on: by `calls`, `arguments`, `restraint`, `tasks` and `job/NAME` (its own
+    prompts), how many prompt families passed how many of the texts that were answered; null where
+    the run was made by an earlier rule. `decided` has, by need and rates, what the run itself
+    decided (`yes` or `no`) when it stopped asking, and `asking_ended` why it did: `decided`,
+    `all_asked`, `budget_spent` or `given_up`; null where it may go on. `by_family` is what a model
+    is compared with others by; null where the run was made by an earlier rule. `behind_by_prompts`
+    has, where a run went on to find the best (`--best`), each job that was told by the prompts all
     were asked: the p-value by which another model of the run is ahead, or null."""
 
     provider: str
@@ -373,7 +390,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempted(self) -> int:
-        """How many cells were asked; an earlier version's summary only says how many have a record."""
+        """How many cells were asked; an earlier version's summary only says how many have a
+        record."""
         return self.n_total if self.n_attempted is None else self.n_attempted
 
     @property
@@ -382,21 +400,23 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bare(self) -> list[SuiteBreakdown]:
-        """The suites that alone judge the model, where their prompts were asked in a context too; else none."""
+        """The suites that alone judge the model, where their prompts were asked in a context too;
+        else none."""
         inside = {suite.suite + IN_CONTEXT for suite in self.suites}
         bare = [suite for suite in self.suites if suite.suite not in inside]
         return bare if len(bare) < len(self.suites) else []
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it rests on. `tie`: fit,
-    and by its figures no worse than the best. `place` is 1 for the best; who rests on the same reasons with the same
-    figures shares one. `state` tells more: `decided_fit`, `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or
-    `not_asked`, with the `chance` of being fit where it is not decided. Both are null in a summary of an earlier rule.
-    `never_shown` where the model never saw what the job is about, so that no other run would tell. `by_interval` where
-    the job rests on intervals alone, as your own work does: then there is no chance while it is open. `behind_p`: fit,
-    but another one is ahead by more than luck, with the p-value of that, corrected for all pairs of fit models; null in
-    a summary of an earlier rule."""
+    """One model's place for a job: `fit` is `yes`, `no` or `cannot_tell`, `n` the answers that it
+    rests on. `tie`: fit, and by its figures no worse than the best. `place` is 1 for the best; who
+    rests on the same reasons with the same figures shares one. `state` tells more: `decided_fit`,
+    `decided_not_fit`, `likely_fit`, `likely_not_fit`, `open` or `not_asked`, with the `chance` of
+    being fit where it is not decided. Both are null in a summary of an earlier rule. `never_shown`
+    where the model never saw what the job is about, so that no other run would tell. `by_interval`
+    where the job rests on intervals alone, as your own work does: then there is no chance while it
+    is open. `behind_p`: fit, but another one is ahead by more than luck, with the p-value of that,
+    corrected for all pairs of fit models; null in a summary of an earlier rule."""
 
     target: str
     fit: str
@@ -412,8 +432,9 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeadToHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Two models on the prompt families that both were asked and that a job weighs: `only_a` of `n_shared` were right
-    by `a` alone, `only_b` by `b` alone. `p` holds at any stop, and is corrected for all pairs of fit models."""
+    """Two models on the prompt families that both were asked and that a job weighs: `only_a` of
+    `n_shared` were right by `a` alone, `only_b` by `b` alone. `p` holds at any stop, and is
+    corrected for all pairs of fit models."""
 
     a: str
     b: str
@@ -424,9 +445,9 @@ class HeadToHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and its models, the best first. Where none is fit, `needs` is the command that could still show one. It
-    asks the `suites` of the `targets`. `head_to_head` has every two fit models where the run went on to find the best
-    (`--best`), and is what `behind_p` rests on then."""
+    """A job and its models, the best first. Where none is fit, `needs` is the command that could
+    still show one. It asks the `suites` of the `targets`. `head_to_head` has every two fit models
+    where the run went on to find the best (`--best`), and is what `behind_p` rests on then."""
 
     job: str
     ranking: list[Fit]
@@ -438,8 +459,8 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VisitSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One visit of a load, counted from 1. `untrusted` says how this program was late: the visit has no part in the
-    figures of its step then, unless all are such."""
+    """One visit of a load, counted from 1. `untrusted` says how this program was late: the visit
+    has no part in the figures of its step then, unless all are such."""
 
     visit: int
     step: str
@@ -452,11 +473,13 @@ class VisitSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A steady load, so many clients at once or arrivals a second, and what came of it. What failed is slower than any
-    answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is the longest. `attained` is the share
-    within all SLOs. `untrusted` says how this program was late, `growing` that more arrived than was answered. Token
-    counts are means, and so is `server_ms`: where the time went, as a server tells. Where a load has several `visits`,
-    `requests_per_s` is their geometric mean, with Student's interval over them; all else is of their calls together."""
+    """A steady load, so many clients at once or arrivals a second, and what came of it. What failed
+    is slower than any answer: a percentile `beyond` lies among it. Of fewer than 100 calls p99 is
+    the longest. `attained` is the share within all SLOs. `untrusted` says how this program was
+    late, `growing` that more arrived than was answered. Token counts are means, and so is
+    `server_ms`: where the time went, as a server tells. Where a load has several `visits`,
+    `requests_per_s` is their geometric mean, with Student's interval over them; all else is of
+    their calls together."""
 
     step: str
     concurrency: int | None
@@ -493,7 +516,8 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """The fewest clients with 95% of all the throughput there is; `limited_by` slots, prefill, decode or refusals."""
+    """The fewest clients with 95% of all the throughput there is; `limited_by` slots, prefill,
+    decode or refusals."""
 
     concurrency: int
     requests_per_s: float
@@ -501,9 +525,10 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 class WithinSlo(msgspec.Struct, frozen=True, kw_only=True):
-    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not. Where numbers of clients
-    were visited several times it is a range: `concurrency` kept it at every visit, `concurrency_to` at its best, and
-    `broken_at` not even then. Null is a `concurrency_to` that nobody can tell, and a `broken_at` that was not seen."""
+    """The most clients, or arrivals a second, that kept the SLO, and the fewest that did not. Where
+    numbers of clients were visited several times it is a range: `concurrency` kept it at every
+    visit, `concurrency_to` at its best, and `broken_at` not even then. Null is a `concurrency_to`
+    that nobody can tell, and a `broken_at` that was not seen."""
 
     concurrency: int | None = None
     concurrency_to: int | None = None
@@ -512,7 +537,8 @@ class WithinSlo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TtftFit(msgspec.Struct, frozen=True):
-    """The first token of a lone call by the tokens of its prompt: a straight line, with 95% intervals."""
+    """The first token of a lone call by the tokens of its prompt: a straight line, with 95%
+    intervals."""
 
     n: int
     fixed_ms: float
@@ -522,11 +548,13 @@ class TtftFit(msgspec.Struct, frozen=True):
 
 
 class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`. `truncated` is null where
-    nobody can tell; it shows in the server's `count`, which was `counted_tokens`, or in the `marker` that answers no
-    longer repeat. `refused` is why such prompts were. `swap_ms` has first tokens. `tps_rule` is the rule that times per
-    token go by; null in a summary of an earlier version, which knew rule 1 alone. `n_rounds` is how many times the
-    numbers of clients around the answer were visited: once by the search, then in rounds that came to their end."""
+    """What a target carries of prompts of one length; `mode` is `closed`, `open` or `swap`.
+    `truncated` is null where nobody can tell; it shows in the server's `count`, which was
+    `counted_tokens`, or in the `marker` that answers no longer repeat. `refused` is why such
+    prompts were. `swap_ms` has first tokens. `tps_rule` is the rule that times per token go by;
+    null in a summary of an earlier version, which knew rule 1 alone. `n_rounds` is how many times
+    the numbers of clients around the answer were visited: once by the search, then in rounds that
+    came to their end."""
 
     target: str
     mode: str
@@ -546,10 +574,11 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of results.jsonl;
-    `figures_sha256` is of all the rest. A reader that finds one of them otherwise makes them anew. `asked` is
-    `decision` where the answers decided what was asked next, else `list`. `rule` is that by which jobs are judged: 2 is
-    the sequential decision, 1 the intervals of versions before 0.3.0."""
+    """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of
+    results.jsonl; `figures_sha256` is of all the rest. A reader that finds one of them otherwise
+    makes them anew. `asked` is `decision` where the answers decided what was asked next, else
+    `list`. `rule` is that by which jobs are judged: 2 is the sequential decision, 1 the intervals
+    of versions before 0.3.0."""
 
     schema_version: int
     run_id: str

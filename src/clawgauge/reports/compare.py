@@ -484,8 +484,8 @@ def say_stopped(pair: PairComparison, stopped: StoppedSide) -> str:
 def _say_common(pair: PairComparison) -> str:
     prompts = plural(pair.n_shared, "prompt")
     return (
-        f"{title_pair(pair)}: answers decided what was asked, so all figures are over the {prompts} "
-        f"that both sides were asked; there are no intervals of rates then"
+        f"{title_pair(pair)}: answers decided what was asked, so all figures are over the "
+        f"{prompts} that both sides were asked; there are no intervals of rates then"
     )
 
 

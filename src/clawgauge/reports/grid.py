@@ -42,7 +42,8 @@ class _Place(NamedTuple):
 
 
 class _CellFinder:
-    """Finds the rows of each square, and gives up where there are more prompts than a grid shows."""
+    """Finds the rows of each square, and gives up where there are more prompts than a grid
+    shows."""
 
     def __init__(self) -> None:
         self.offsets: dict[_Place, list[int]] = {}

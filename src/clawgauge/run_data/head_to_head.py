@@ -1,4 +1,5 @@
-"""Two models on the prompts that both were asked: in how many families only one of them was right."""
+"""Two models on the prompts that both were asked: in how many families only one of them was
+right."""
 
 from __future__ import annotations
 

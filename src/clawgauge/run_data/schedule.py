@@ -64,7 +64,8 @@ def asks_for_restraint(prompt: Prompt) -> bool:
 
 
 def paired_keys(prompts: Iterable[Prompt]) -> frozenset[PromptKey]:
-    """Both prompts of every pair. Alone neither tells much: who always asks gets half of them right."""
+    """Both prompts of every pair. Alone neither tells much: who always asks gets half of them
+    right."""
     keys = set()
     for prompt in prompts:
         if prompt.pair is not None:

@@ -335,7 +335,8 @@ class DecisionAgenda:
             self._leave_out_tools("dropped")
 
     def _leave_out_tools(self, why: str) -> None:
-        """Ask nothing with tools any more, and what shows calls that are written as text instead."""
+        """Ask nothing with tools any more, and what shows calls that are written as text
+        instead."""
         self._no_tools = why
         with_tools = {text.prompt.key for text in self._texts() if text.prompt.tools}
         closed = []

@@ -16,7 +16,8 @@ from clawgauge.stats.proportions import Interval, student_t_cdf, student_t_quant
 
 # The share of requests that must be within all SLOs.
 ATTAINED = 0.95
-# How often a level is visited until its range is taken as it is: once by the search, then in rounds.
+# How often a level is visited until its range is taken as it is: once by the search, then in
+# rounds.
 N_ROUNDS = 5
 # Visits that differ by less do so by luck.
 _LEAST_SD = 0.01

@@ -117,7 +117,8 @@ class _Conversation:
         self.system = content
 
     def add_speech(self, entry: Mapping[str, Any], place: Place) -> None:
-        """A message of the user or the assistant, and behind it room for the results of its calls."""
+        """A message of the user or the assistant, and behind it room for the results of its
+        calls."""
         calls = entry.get("calls", [])
         made_calls = []
         for call in calls:
@@ -191,8 +192,8 @@ def load_context(path: Path) -> Context:
 def add_context(prompts: list[Prompt], context: Context) -> list[Prompt]:
     """The prompts, and after them those that offer tools once more, inside the context.
 
-    They come last, not in turns: a server that keeps the beginning of a prompt can then do so, as in
-    use. `agreement` is in its context already.
+    They come last, not in turns: a server that keeps the beginning of a prompt can then do so, as
+    in use. `agreement` is in its context already.
     """
     inside = []
     for prompt in prompts:

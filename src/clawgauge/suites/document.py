@@ -64,7 +64,8 @@ class Place(NamedTuple):
         return SuiteError(": ".join([*parts, message]))
 
     def check(self, shape: Shape, value: object) -> None:
-        """Raise `SuiteError`, naming the file and the prompt too, where `value` is not of the shape."""
+        """Raise `SuiteError`, naming the file and the prompt too, where `value` is not of the
+        shape."""
         try:
             check(shape, value, self.key)
         except SuiteError as error:
@@ -258,7 +259,8 @@ _PARSERS: dict[str, Parser] = {
 def _refuse_unportable(
     value: Any, place: Place, depth: int, keys: tuple[str | int, ...] = ()
 ) -> None:
-    """Walk the document once; every refusal names the prompt, and the key in it that `keys` lead to."""
+    """Walk the document once; every refusal names the prompt, and the key in it that `keys` lead
+    to."""
     if depth > MAX_DEPTH:
         raise place.at(*keys).refusal(_TOO_DEEP)
     if isinstance(value, dict):

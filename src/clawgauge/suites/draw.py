@@ -178,8 +178,8 @@ def _choice_seed(entry: Mapping[str, Any], rule: str, drawing: Drawing) -> str:
 def _choose(choices: list[str], drawing: Drawing, seed: str) -> str:
     """The choice of one rule in a drawing.
 
-    Each round of as many drawings as there are choices takes every choice once, in an order of its own.
-    So three choices are enough for drawings 1 to 3 to differ.
+    Each round of as many drawings as there are choices takes every choice once, in an order of its
+    own. So three choices are enough for drawings 1 to 3 to differ.
     """
     round_number, turn = divmod(drawing.number - 1, len(choices))
     order = sorted(

@@ -27,8 +27,8 @@ _LONG = shape.Fields(
     {"tokens": LONG_KEYS["tokens"], "of": LONG_KEYS["of"]}, {"insert": LONG_KEYS["insert"]}
 )
 
-# What common tokenizers make one token of: a word of no great length, a digit, a blank before one, a
-# mark, a new line.
+# What common tokenizers make one token of: a word of no great length, a digit, a blank before one,
+# a mark, a new line.
 _TOKEN = re.compile(r"[^\W\d_]{1,8}|\d| (?=\d)|[^\w\s]|_|\n")
 # `{time}`, `{n}`, `{id}` and `{a|b|c}`.
 _SLOT = re.compile(r"\{(time|n|id|[^{}|]*+(?:\|[^{}|]*+)++)\}")
@@ -57,9 +57,9 @@ def _typical_in(slot: re.Match[str]) -> str:
 def make_long_text(written: object, defaults: Mapping[str, Any], seed: str, place: Place) -> str:
     """About `tokens` of lines made from the patterns in `of`.
 
-    Those of `insert` are among them in their order, each in a part of its own. In every line `{time}`
-    is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex digits and
-    `{a|b|c}` one of the three.
+    Those of `insert` are among them in their order, each in a part of its own. In every line
+    `{time}` is a moment a little after that of the line before, `{n}` a number, `{id}` eight hex
+    digits and `{a|b|c}` one of the three.
     """
     rules: Any = written
     if isinstance(written, dict):

@@ -91,8 +91,8 @@ _GOING_ON = shape.Fields({key: _REQUIRED[key] for key in _REQUIRED if key != "pr
 class SuiteContext(NamedTuple):
     """What a prompt takes from its suite.
 
-    A built-in suite is checked by the tests: a run need not find out again that it is sound, nor load
-    the simulated machine for it. `validator_defaults` are keys by the type of a validator.
+    A built-in suite is checked by the tests: a run need not find out again that it is sound, nor
+    load the simulated machine for it. `validator_defaults` are keys by the type of a validator.
     """
 
     name: str
@@ -321,7 +321,8 @@ def world_toolbox() -> Toolbox:
 def check_task(
     world: Mapping[str, Any], validator: Mapping[str, Any], tools: list[Tool], place: Place
 ) -> None:
-    """Refuse a task without tools or with foreign ones, and one that waits for words nobody will say."""
+    """Refuse a task without tools or with foreign ones, and one that waits for words nobody will
+    say."""
     if not tools:
         reason = f"missing; a task offers some of {', '.join(TOOL_NAMES)}"
         raise place.at("tools").refusal(reason)

@@ -95,7 +95,8 @@ def summarize_folder(path: Path, *, generated_at: datetime | None = None) -> Run
 def summarize(
     run: Run, strata: Strata, rows_read: RowsRead, *, generated_at: datetime | None = None
 ) -> RunSummary:
-    """Every figure of a run whose rows the strata took in, in the pass that `rows_read` tells of."""
+    """Every figure of a run whose rows the strata took in, in the pass that `rows_read` tells
+    of."""
     config = run.config
     groups = strata.groups(config.targets if config else ()).values()
     with_verdict = {ending.prompt for group in groups for ending in group.endings if ending.judged}

@@ -41,7 +41,8 @@ class BestOfJob(NamedTuple):
 
 
 def find_weighed_pools(name: str, job: Job) -> list[str]:
-    """The pools of the right answers that a job weighs; none where it weighs time and cost alone."""
+    """The pools of the right answers that a job weighs; none where it weighs time and cost
+    alone."""
     pools = []
     for figure in job.weighs:
         if figure in _POOL_BY_FIGURE:

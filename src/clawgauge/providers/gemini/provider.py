@@ -47,7 +47,8 @@ _FINISH_REASONS = {
     "SPII": "content_filter",
 }
 _ORDINARY_ENDINGS = frozenset({"STOP", "MAX_TOKENS"})
-# More than any reply is long. What is beyond is not kept, and the turn goes back without signatures.
+# More than any reply is long. What is beyond is not kept, and the turn goes back without
+# signatures.
 _MAX_REPLAYED_CHARS = 1 << 18
 _MAX_QUOTED_CHARS = 300
 
