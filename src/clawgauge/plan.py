@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -614,10 +614,10 @@ def fit_concurrency(
 
     Reports where that is fewer than were wanted, and what a provider cannot be told.
     """
-    wanted = settings.concurrency
-    if wanted == FIND_CONCURRENCY:
-        wanted = MOST_CALLS_AT_ONCE
-    fitted = wanted
+    most_calls = settings.concurrency
+    if most_calls == FIND_CONCURRENCY:
+        most_calls = MOST_CALLS_AT_ONCE
+    fitted = most_calls
     if fitted > 1:
         per_call = max(providers.get(target.provider).descriptors_per_call for target in targets)
         fitted = fit_to_descriptors(fitted, per_call)
@@ -627,29 +627,33 @@ def fit_concurrency(
             f"--concurrency {settings.concurrency} is more than this machine's limit of open files "
             f"allows: {plural(fitted, 'call')} at once"
         )
-    if settings.concurrency == FIND_CONCURRENCY and fitted == wanted:
+    if settings.concurrency == FIND_CONCURRENCY and fitted == most_calls:
         fitted = FIND_CONCURRENCY
     for target in targets:
-        name = target.provider
-        provider = providers.get(name)
-        not_taken = []
-        if settings.temperature is not None and "temperature" not in provider.takes:
-            not_taken.append("temperature")
-        if settings.seed is not None and "seed" not in provider.takes:
-            not_taken.append("seed")
-        if not_taken:
-            lines.append(f"{name} takes no {' and no '.join(not_taken)}: not sent")
-        if target.thinking_level is not None and not provider.takes_thinking:
-            lines.append(f"{name} takes no thinking level: @{target.thinking_level} is ignored")
+        provider = providers.get(target.provider)
+        lines += _find_ignored_settings(settings, target, provider)
         reports_cost = find_type(provider.settings.type).reports_cost
         if fitted > 1 and settings.max_cost_usd is not None and reports_cost:
             lines.append(
-                f"--max-cost: {name} is asked one call at a time; "
+                f"--max-cost: {target.provider} is asked one call at a time; "
                 "what one costs is known afterwards"
             )
     for line in dict.fromkeys(lines):
         tell(line)
     return fitted
+
+
+def _find_ignored_settings(settings: Settings, target: Target, provider: Provider) -> Iterator[str]:
+    """What of the settings a provider cannot be told."""
+    ignored = []
+    if settings.temperature is not None and "temperature" not in provider.takes:
+        ignored.append("temperature")
+    if settings.seed is not None and "seed" not in provider.takes:
+        ignored.append("seed")
+    if ignored:
+        yield f"{target.provider} takes no {' and no '.join(ignored)}: not sent"
+    if target.thinking_level is not None and not provider.takes_thinking:
+        yield f"{target.provider} takes no thinking level: @{target.thinking_level} is ignored"
 
 
 class Pricing(NamedTuple):

@@ -97,30 +97,25 @@ async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tel
     `llama3.2:3b` and `talker` name none. Raises `TargetError` where not exactly one server lists
     the model.
     """
-    unknown: dict[str, str] = {}
-    slips: set[str] = set()
+    without_provider: dict[str, str] = {}
+    misspelled: set[str] = set()
     for text in texts:
         target = text.removeprefix("!")
         name = target.partition(":")[0]
         if not target or target != target.strip(":") or name in providers.settings:
             continue
-        unknown[text] = name
-        near = difflib.get_close_matches(name, providers.settings, cutoff=_SLIP_SIMILARITY)
-        if ":" in text and near:
-            slips.add(text)
+        without_provider[text] = name
+        similar = difflib.get_close_matches(name, providers.settings, cutoff=_SLIP_SIMILARITY)
+        if ":" in text and similar:
+            misspelled.add(text)
     models_by_provider: dict[str, list[str]] = {}
-    if unknown.keys() - slips:
+    if without_provider.keys() - misspelled:
         models_by_provider = await _list_models(providers)
-    full_names: dict[str, str] = {}
-    for provider, models in models_by_provider.items():
-        for model in models:
-            full_names[model] = f"{provider}:{model}"
     completed: dict[str, str] = {}
     faults: list[str] = []
     table: list[str] = []
-    for text, name in unknown.items():
-        target = text.removeprefix("!")
-        owners = _find_owners(target, models_by_provider)
+    for text, name in without_provider.items():
+        owners = _find_owners(text.removeprefix("!"), models_by_provider)
         if len(owners) == 1:
             completed[text] = f"!{owners[0]}" if text.startswith("!") else owners[0]
             tell(clean_cell(f"{text} is taken for {completed[text]}"))
@@ -128,24 +123,34 @@ async def find_providers(texts: Sequence[str], providers: ProviderSet, tell: Tel
             faults.append(
                 f"target {text!r} can be had from several providers: name {' or '.join(owners)}"
             )
-        elif text in slips:
+        elif text in misspelled:
             faults.append(f"target {text!r}: {unknown_provider(name, sorted(providers.settings))}")
         else:
-            hint = suggest_model(_model_of(target), full_names) or f"; {EXAMPLE}"
-            faults.append(
-                f"target {text!r} names no provider, "
-                f"and no server that answers has that model{hint}"
-            )
+            faults.append(_describe_missing_model(text, models_by_provider))
             if ":" in text:
-                table = [
-                    "for a server of your own put into clawgauge.toml:",
-                    f"[providers.{json.dumps(name, ensure_ascii=False)}]",
-                    f'type = "{OPENAI_CHAT.name}"',
-                    'base_url = "http://localhost:8000/v1"',
-                ]
+                table = _example_table(name)
     if faults:
         raise TargetError(faults[0], [*faults[1:], *table])
     return [completed.get(text, text) for text in dict.fromkeys(texts)]
+
+
+def _describe_missing_model(text: str, models_by_provider: Mapping[str, Sequence[str]]) -> str:
+    full_names: dict[str, str] = {}
+    for provider, models in models_by_provider.items():
+        for model in models:
+            full_names[model] = f"{provider}:{model}"
+    hint = suggest_model(_model_of(text.removeprefix("!")), full_names) or f"; {EXAMPLE}"
+    return f"target {text!r} names no provider, and no server that answers has that model{hint}"
+
+
+def _example_table(provider_name: str) -> list[str]:
+    """How clawgauge.toml names a server, in lines."""
+    return [
+        "for a server of your own put into clawgauge.toml:",
+        f"[providers.{json.dumps(provider_name, ensure_ascii=False)}]",
+        f'type = "{OPENAI_CHAT.name}"',
+        'base_url = "http://localhost:8000/v1"',
+    ]
 
 
 async def _list_models(providers: ProviderSet) -> dict[str, list[str]]:

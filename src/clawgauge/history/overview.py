@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from clawgauge.history.filling import MissingPrompts, find_missing
 from clawgauge.history.findings import History, RunLine, Trend
 from clawgauge.history.jobs import judge_newest
 from clawgauge.history.trends import count_part, find_parts, find_trends
-from clawgauge.records import SCHEMA_VERSION, TPS_RULE, JobVerdict, Target
+from clawgauge.records import SCHEMA_VERSION, TPS_RULE, GroupSummary, JobVerdict, Target
 from clawgauge.records.summary import CapacitySummary
 from clawgauge.verdict.jobs import order_targets
 from clawgauge.verdict.wording import word_capacity
@@ -81,23 +81,12 @@ def _make_line(entry: RunEntry, is_wanted: IsWanted, suite: str | None) -> RunLi
     passes = {}
     for target, target_counts in zip(targets, counts, strict=True):
         passes[target] = (target_counts.n_passed, target_counts.n_asked)
-    suites: dict[str, None] = {}
-    for group, _ in parts:
-        for breakdown in group.suites:
-            if breakdown.suite and suite in (None, breakdown.suite):
-                suites[breakdown.suite] = None
-    load = []
-    if entry.is_load:
-        for capacity in entry.summary.capacity:
-            if capacity.target in targets:
-                load.append(_word_load(capacity))
-        load = load or ["nothing was measured"]
     return RunLine(
         run_id=entry.run_id,
         path=str(entry.path),
         started_at_ms=entry.started_at_ms,
         targets=targets,
-        suites=list(suites),
+        suites=_list_suites([group for group, _ in parts], suite),
         n_ok=sum(count.n_ok for count in counts),
         n_scheduled=sum(count.n_scheduled for count in counts),
         n_passed=sum(count.n_passed for count in counts),
@@ -106,8 +95,29 @@ def _make_line(entry: RunEntry, is_wanted: IsWanted, suite: str | None) -> RunLi
         n_unreadable_lines=entry.summary.n_unreadable_lines,
         source=entry.summary.source,
         passes=passes,
-        load=load,
+        load=_list_loads(entry, targets),
     )
+
+
+def _list_suites(groups: Iterable[GroupSummary], wanted_suite: str | None) -> list[str]:
+    """The suites that were asked, each once, or the wanted one alone."""
+    suites: dict[str, None] = {}
+    for group in groups:
+        for breakdown in group.suites:
+            if breakdown.suite and wanted_suite in (None, breakdown.suite):
+                suites[breakdown.suite] = None
+    return list(suites)
+
+
+def _list_loads(entry: RunEntry, targets: Collection[str]) -> list[str]:
+    """What a capacity run says of each of these targets."""
+    if not entry.is_load:
+        return []
+    loads = []
+    for capacity in entry.summary.capacity:
+        if capacity.target in targets:
+            loads.append(_word_load(capacity))
+    return loads or ["nothing was measured"]
 
 
 def _word_load(capacity: CapacitySummary) -> str:

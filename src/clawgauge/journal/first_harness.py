@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -57,15 +58,10 @@ class Upgrade:
         raw_output = _text(record.get("raw_output")) or ""
         status = _status(record)
         success = _is_success(record, status, raw_output)
-        objective_pass = None
-        if success and isinstance(record.get("objective_pass"), bool):
-            objective_pass = record["objective_pass"]
-        parsed_output = None
-        if success and isinstance(record.get("parsed_output"), dict):
-            parsed_output = record["parsed_output"]
-        tool_calls = _tool_names(record.get("tool_calls")) if success else []
+        verdict = _read_verdict(record) if success else _NO_VERDICT
         times = _read_times(record)
         ttft_us = None if times.ttft_ms is None else times.ttft_ms * 1000
+        expected_tools = record.get("expected_tools") or record.get("expected_tool_calls")
         return Result(
             run_id=_text(record.get("run_id")) or self._run_id,
             provider=provider,
@@ -84,15 +80,13 @@ class Upgrade:
             # The answer and its verdict
             raw_output=raw_output,
             raw_output_bytes=len(raw_output.encode()),
-            parsed_output=parsed_output,
-            objective_pass=objective_pass,
-            violation=_text(record.get("violation")) if objective_pass is False else None,
-            tool_calls=tool_calls,
-            tool_call_count=len(tool_calls),
-            tool_use_success=success and record.get("tool_use_success") is True,
-            expected_tools=_tool_names(
-                record.get("expected_tools") or record.get("expected_tool_calls")
-            ),
+            parsed_output=verdict.parsed_output,
+            objective_pass=verdict.objective_pass,
+            violation=verdict.violation,
+            tool_calls=verdict.tool_calls,
+            tool_call_count=len(verdict.tool_calls),
+            tool_use_success=verdict.tool_use_success,
+            expected_tools=_tool_names(expected_tools),
             # The times and tokens
             started_at_ms=times.started_at_ms,
             ended_at_ms=times.ended_at_ms,
@@ -104,6 +98,45 @@ class Upgrade:
             input_tokens=_integer(record.get("input_tokens")),
             output_tokens=_integer(record.get("output_tokens")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What a record says of an answer."""
+
+    objective_pass: bool | None
+    violation: str | None
+    parsed_output: dict[str, Any] | None
+    tool_calls: list[str]
+    tool_use_success: bool
+
+
+_NO_VERDICT = _Verdict(
+    objective_pass=None,
+    violation=None,
+    parsed_output=None,
+    tool_calls=[],
+    tool_use_success=False,
+)
+
+
+def _read_verdict(record: Mapping[str, Any]) -> _Verdict:
+    objective_pass = record.get("objective_pass")
+    if not isinstance(objective_pass, bool):
+        objective_pass = None
+    parsed_output = record.get("parsed_output")
+    if not isinstance(parsed_output, dict):
+        parsed_output = None
+    violation = None
+    if objective_pass is False:
+        violation = _text(record.get("violation"))
+    return _Verdict(
+        objective_pass=objective_pass,
+        violation=violation,
+        parsed_output=parsed_output,
+        tool_calls=_tool_names(record.get("tool_calls")),
+        tool_use_success=record.get("tool_use_success") is True,
+    )
 
 
 def upgrade_event(raw: Mapping[str, Any]) -> Event:

@@ -505,17 +505,24 @@ def closing_notes(comparison: Comparison) -> list[str]:
     for letter, side in (("A", comparison.a), ("B", comparison.b)):
         if side.n_unreadable_lines:
             notes.append(word_unreadable(side.n_unreadable_lines, letter))
-    n_cold = 0
-    for pair in comparison.pairs:
-        if pair.latency_ms is not None:
-            n_cold += pair.latency_ms.n_cold_left_out
-    if comparison.latency_compared and n_cold:
+    n_cold = _count_cold_calls(comparison)
+    if n_cold:
         calls = plural(n_cold, "cold call")
         notes.append(f"{calls} left out of the paired times; p50 and p95 are over all calls")
     n_pairs = len(comparison.pairs)
     if n_pairs > 1:
         notes.append(f"p-values, intervals and verdicts are corrected for {n_pairs} pairs (Holm)")
     return notes
+
+
+def _count_cold_calls(comparison: Comparison) -> int:
+    """How many calls the paired times leave out; none where times are not compared."""
+    n_cold = 0
+    if comparison.latency_compared:
+        for pair in comparison.pairs:
+            if pair.latency_ms is not None:
+                n_cold += pair.latency_ms.n_cold_left_out
+    return n_cold
 
 
 def _note_differences(comparison: Comparison) -> list[str]:

@@ -212,9 +212,7 @@ class Stratum:
         all_succeeded = all(kind.succeeded for kind in kinds)
         succeeded = rows if all_succeeded else [row for row in rows if row.succeeded]
         self._add_times(succeeded)
-        for column, read in _TOKENS:
-            self._add_up(column, [value for value in map(read, rows) if value is not None])
-        self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
+        self._add_tokens(rows)
         self._add_span(rows)
         self._add_lateness(rows)
         self._add_tasks(rows, succeeded)
@@ -222,9 +220,18 @@ class Stratum:
             self._add_tools([row for row in rows if row.availability_status == "ok"])
         if not all_succeeded:
             self._add_failures(rows)
-        for text in [text for row in rows for text in row.warnings]:
-            if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
-                self.warnings[text] += 1
+        self._add_warnings(rows)
+
+    def _add_tokens(self, rows: list[Row]) -> None:
+        for column, read in _TOKENS:
+            self._add_up(column, [value for value in map(read, rows) if value is not None])
+        self.cost_usd.extend([cost for row in rows if (cost := row.cost_usd) is not None])
+
+    def _add_warnings(self, rows: list[Row]) -> None:
+        for row in rows:
+            for text in row.warnings:
+                if text in self.warnings or len(self.warnings) < _MAX_DISTINCT_WARNINGS:
+                    self.warnings[text] += 1
 
     def _add_up(self, column: Summed, values: list[int]) -> None:
         before = self.sums[column]

@@ -152,10 +152,11 @@ def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InCo
         if prompt in answers and twin in answers:
             twins[prompt] = twin
     rates = []
+    twins_by_kind: dict[str, dict[PromptKey, PromptKey]] = {}
     for kind in ("calls", "restraint", "tasks", "other"):
-        of_kind = {p: twin for p, twin in twins.items() if kind_by_prompt[p] == kind}
-        if of_kind:
-            rates.append(_compare_twins(kind, of_kind, answers, schedule))
+        twins_by_kind[kind] = {p: twin for p, twin in twins.items() if kind_by_prompt[p] == kind}
+        if twins_by_kind[kind]:
+            rates.append(_compare_twins(kind, twins_by_kind[kind], answers, schedule))
     corrected = paired.holm([rate.p or 0.0 for rate in rates])
     figures = []
     for rate, p in zip(rates, corrected, strict=True):
@@ -163,19 +164,27 @@ def measure_context(bare: Group, inside: Group, schedule: Schedule) -> list[InCo
     first_token = _compare_first_tokens(bare, inside, twins)
     if first_token is not None:
         figures.append(first_token)
-    # Harm is known of all tasks together: it is told where each was answered both ways.
-    n_tasks = sum(kind_by_prompt[prompt] == "tasks" for prompt in twins)
-    recorded = {ending.prompt for ending in (*bare.endings, *inside.endings)}
-    tasks = recorded & set(schedule.tasks)
-    if n_tasks and len(tasks) == 2 * n_tasks:
-        harm = InContext(
-            what="harm",
-            n=n_tasks,
-            bare=bare.total("harm").value,
-            in_context=inside.total("harm").value,
-        )
+    harm = _compare_harm(bare, inside, schedule, n_tasks=len(twins_by_kind["tasks"]))
+    if harm is not None:
         figures.append(harm)
     return figures
+
+
+def _compare_harm(
+    bare: Group, inside: Group, schedule: Schedule, *, n_tasks: int
+) -> InContext | None:
+    """Harm is known of all tasks together: there is no figure unless each of them was answered both
+    ways, which `n_tasks` were."""
+    recorded = {ending.prompt for ending in (*bare.endings, *inside.endings)}
+    tasks = recorded & set(schedule.tasks)
+    if not n_tasks or len(tasks) != 2 * n_tasks:
+        return None
+    return InContext(
+        what="harm",
+        n=n_tasks,
+        bare=bare.total("harm").value,
+        in_context=inside.total("harm").value,
+    )
 
 
 def _kind_of(ending: Ending, schedule: Schedule) -> str:

@@ -5,6 +5,7 @@ changed by hand, is not believed: the records are what counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -109,10 +110,14 @@ def _can_be(part: msgspec.Struct) -> bool:
         n_whole = getattr(part, whole)
         if n_few is not None and n_whole is not None and n_few > n_whole:
             return False
+    return all(_can_be(inner) for inner in _inner_parts(part, checks))
+
+
+def _inner_parts(part: msgspec.Struct, checks: _Checks) -> Iterator[msgspec.Struct]:
+    """The structs in the fields of a struct, also those in lists."""
     for name in checks.others:
         value = getattr(part, name)
         inner_parts = value if isinstance(value, list) else [value]
         for inner in inner_parts:
-            if isinstance(inner, msgspec.Struct) and not _can_be(inner):
-                return False
-    return True
+            if isinstance(inner, msgspec.Struct):
+                yield inner

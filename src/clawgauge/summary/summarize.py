@@ -29,6 +29,7 @@ from clawgauge.records import (
     Status,
 )
 from clawgauge.records.summary import (
+    CapacitySummary,
     CostSummary,
     FailureCount,
     InContext,
@@ -101,10 +102,8 @@ def summarize(
     groups = strata.groups(config.targets if config else ()).values()
     with_verdict = {ending.prompt for group in groups for ending in group.endings if ending.judged}
     schedule = read_schedule(config, with_verdict)
-    known_jobs = BUILT_IN | (config.jobs if config else {})
-    pools = None
-    if config is not None and config.rule >= RULE and config.capacity is None:
-        pools = find_pools(config.prompts, known_jobs)
+    job_definitions = BUILT_IN | (config.jobs if config else {})
+    pools = _find_pools(config, job_definitions)
     models = []
     for group in groups:
         settings = config.providers.get(group.target.provider, {}) if config else {}
@@ -112,18 +111,17 @@ def summarize(
         if pools is not None:
             evidence = Evidence(pools, strata.observations.of(group.target))
         models.append(summarize_group(group, schedule, run.events, settings, evidence))
-    load_options = config.capacity if config else None
-    if load_options:
-        capacity = read_capacity(run, load_options, strata.loads)
+    capacity: list[CapacitySummary] = []
+    if config is not None and config.capacity:
+        capacity = read_capacity(run, config.capacity, strata.loads)
         jobs = judge_load(capacity)
     else:
-        capacity = []
         find_settings = partial(settings_of, config)
-        jobs = judge_jobs(models, known_jobs, find_settings, schedule.asked_in_full)
+        jobs = judge_jobs(models, job_definitions, find_settings, schedule.asked_in_full)
         if pools is not None and config is not None and _goes_on_for_best(config):
-            best = _find_best(run, config, known_jobs, jobs, strata, pools)
+            best = _find_best(run, config, job_definitions, jobs, strata, pools)
             models = _add_behind(models, best)
-            jobs = judge_jobs(models, known_jobs, find_settings, schedule.asked_in_full)
+            jobs = judge_jobs(models, job_definitions, find_settings, schedule.asked_in_full)
             jobs = _add_pairs(jobs, best)
     return RunSummary(
         schema_version=SCHEMA_VERSION,
@@ -142,6 +140,13 @@ def summarize(
     )
 
 
+def _find_pools(config: RunConfig | None, jobs: Mapping[str, Job]) -> EvidencePools | None:
+    """The prompts that tell of each need; None where needs are not decided by the evidence."""
+    if config is None or config.rule < RULE or config.capacity is not None:
+        return None
+    return find_pools(config.prompts, jobs)
+
+
 def _goes_on_for_best(config: RunConfig) -> bool:
     return config.decision is not None and config.decision.best
 
@@ -149,7 +154,7 @@ def _goes_on_for_best(config: RunConfig) -> bool:
 def _find_best(
     run: Run,
     config: RunConfig,
-    known_jobs: Mapping[str, Job],
+    job_definitions: Mapping[str, Job],
     verdicts: Sequence[JobVerdict],
     strata: Strata,
     pools: EvidencePools,
@@ -159,7 +164,7 @@ def _find_best(
     names = config.decision.jobs if config.decision is not None else []
     best: dict[str, BestOfJob] = {}
     for verdict in verdicts:
-        job = known_jobs[verdict.job]
+        job = job_definitions[verdict.job]
         if verdict.job not in names or not find_weighed_pools(verdict.job, job):
             continue
         fit_labels = {fit.target for fit in verdict.ranking if fit.fit == Fitness.YES}

@@ -4,7 +4,7 @@ be a subagent."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -20,7 +20,15 @@ from clawgauge.records import (
 )
 from clawgauge.records.summary import ToolsSeen
 from clawgauge.run_data.evidence import Evidence
-from clawgauge.run_data.row import MALFORMED, NATIVE, NONE, TEXT, channel_kind, text_format
+from clawgauge.run_data.row import (
+    MALFORMED,
+    MENTION,
+    NATIVE,
+    NONE,
+    TEXT,
+    channel_kind,
+    text_format,
+)
 from clawgauge.run_data.schedule import Schedule, Stop, prefer_native
 from clawgauge.stats import tiers
 from clawgauge.summary.groups import Ending, Group, OfferedAnswer, ToolSign
@@ -70,25 +78,14 @@ def judge_tool_use(
     )
     is_native = any(ending.tools_offered for ending in pool)
     standing = _judge_tier(pooled, stop)
-    signs = []
-    for sign in group.tool_signs:
-        if sign.tools_offered == is_native and sign.prompt not in apart:
-            signs.append(sign)
-    channels, formats = _count_calls(signs)
-    n_rescued = 0
-    for answer in group.offered:
-        # Prompts that offer tools and expect a call, whose call came as text only.
-        if answer.expects_call and answer.channel == TEXT and answer.prompt not in apart:
-            n_rescued += answer.n
+    channels, formats = _count_calls(_select_signs(group, apart, native=is_native))
+    n_rescued = _count_rescued(group.offered, apart)
     n_made = sum(ending.n for ending in pool if ending.tool_use_success)
-    # The first harness recorded that an expected tool was called, but not which prompts expected
-    # one.
-    is_unnamed = any(e.tool_use_success and e.prompt not in apart for e in group.endings)
     source = None
     label = _label(pooled, standing)
     if standing.tier is not None:
         source = "native" if is_native else "text"
-    elif is_unnamed:
+    elif _called_unnamed(group.endings, apart):
         label = _UNNAMED
     use = ToolUse(
         source=source,
@@ -117,6 +114,31 @@ def judge_tool_use(
     else:
         needs = assess_recommendation(evidence.count_all(), use, n_harm, decided or {})
     return _recommend(use, group, schedule, needs)
+
+
+def _select_signs(
+    group: Group, apart: Collection[PromptKey], *, native: bool
+) -> Iterator[ToolSign]:
+    """The calls that the tier rests on: those of prompts that offer tools, else those of prompts
+    that name them in the text."""
+    for sign in group.tool_signs:
+        if sign.tools_offered == native and sign.prompt not in apart:
+            yield sign
+
+
+def _count_rescued(offered: Iterable[OfferedAnswer], apart: Collection[PromptKey]) -> int:
+    """How many answers to prompts that offer tools and expect a call made it as text only."""
+    n_rescued = 0
+    for answer in offered:
+        if answer.expects_call and answer.channel == TEXT and answer.prompt not in apart:
+            n_rescued += answer.n
+    return n_rescued
+
+
+def _called_unnamed(endings: Iterable[Ending], apart: Collection[PromptKey]) -> bool:
+    """Whether an expected tool was called. The first harness recorded this, but not which prompts
+    expected one."""
+    return any(ending.tool_use_success and ending.prompt not in apart for ending in endings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +194,8 @@ def judge_tools_seen(group: Group, *, is_told_without: bool = False) -> ToolsSee
     is_refused = is_refused and not offered.value
     if not offered.n and not is_refused:
         return None
-    n_too_few, n_no_template = group.total(TOO_FEW_TOKENS).value, group.total(NO_TEMPLATE).value
+    n_too_few = group.total(TOO_FEW_TOKENS).value
+    n_no_template = group.total(NO_TEMPLATE).value
     is_often = n_too_few + n_no_template > _UNSEEN_SHARE * offered.n
     return ToolsSeen(
         n_offered=offered.n,
@@ -281,7 +304,7 @@ def _label(pooled: PooledRate, standing: _TierStanding) -> str:
     return word_open_tier(tier, n_needed=standing.n_needed, is_repeated=is_repeated)
 
 
-def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
+def _count_calls(signs: Iterable[ToolSign]) -> tuple[ToolChannels, dict[str, int]]:
     """How the calls came, and in which formats those that were written as text."""
     channels: Counter[str] = Counter()
     formats: Counter[str] = Counter()
@@ -295,7 +318,14 @@ def _count_calls(signs: Sequence[ToolSign]) -> tuple[ToolChannels, dict[str, int
             channels[kind] += sign.n
             if kind == TEXT:
                 formats[text_format(sign.channel)] += sign.n
-    return ToolChannels(**channels), dict(formats.most_common())
+    counted = ToolChannels(
+        native=channels[NATIVE],
+        text=channels[TEXT],
+        malformed=channels[MALFORMED],
+        mention=channels[MENTION],
+        none=channels[NONE],
+    )
+    return counted, dict(formats.most_common())
 
 
 def _recommend(
