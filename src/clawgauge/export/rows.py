@@ -197,16 +197,16 @@ def write_parquet(results: Iterable[Result], columns: Sequence[Column], file: Bi
     schema = _make_schema(columns)
     n_rows = 0
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for cells_by_column in _read_row_groups(results, columns):
+        for cells_by_column in read_row_groups(results, columns):
             writer.write_batch(_make_record_batch(cells_by_column, schema))
             n_rows += len(cells_by_column[0])
     return n_rows
 
 
-def _read_row_groups(
+def read_row_groups(
     results: Iterable[Result], columns: Sequence[Column]
 ) -> Iterator[list[list[Any]]]:
-    """The cells of every column, of as many results as make a row group."""
+    """The cells of every column as Parquet takes them, of as many results as make a row group."""
     cells_by_column: list[list[Any]] = [[] for _ in columns]
     n_rows = 0
     n_chars = 0

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from clawgauge.errors import ConfigError, RunFolderError
 from clawgauge.export import COLUMNS, ResultStream, choose_columns, iter_csv, iter_jsonl
+from clawgauge.export.rows import read_row_groups
 from clawgauge.records import Attempt, Result, TimingsUs, ToolInvocation
 from support.rows import every_row
 from support.written_runs import record, write_old_run, write_run
@@ -160,6 +161,14 @@ def test_columns_can_be_chosen() -> None:
     assert [c.name for c in choose_columns(["e2e_ms", "target"])] == ["e2e_ms", "target"]
     with pytest.raises(ConfigError, match=r"no column speed; choose from target, record_type"):
         choose_columns(["speed"])
+
+
+def test_a_number_that_64_bits_do_not_hold_leaves_its_cell_empty() -> None:
+    """A damaged line may claim any number, and the other rows are still written."""
+    column = choose_columns(["e2e_ms"])
+    numbers = [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 840]
+    results = [msgspec.structs.replace(RICH, e2e_ms=number) for number in numbers]
+    assert list(read_row_groups(results, column)) == [[[2**63 - 1, None, -(2**63), None, 840]]]
 
 
 @pytest.mark.real

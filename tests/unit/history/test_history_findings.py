@@ -338,6 +338,25 @@ def test_a_small_fall_of_prompts_that_never_change_sides_is_said(tmp_path: Path)
     assert "since day11 (10 runs before, 2 since; clawgauge compare day10 day11)" in sentence
 
 
+def test_runs_that_their_own_answers_stopped_are_no_drift(tmp_path: Path) -> None:
+    """They were asked the first third of the list, of which the model never passed more than half."""
+    hard = [f"P{n}" for n in range(10)]
+    for day in range(1, 5):
+        plan = config(PROMPTS, created_at_ms=T0 + day * DAY_MS)
+        rows = [record(i, i not in hard[:5]) for i in IDS]
+        write_run(tmp_path / f"day{day}", rows, config=plan)
+    for day in range(5, 9):
+        plan = config(PROMPTS, created_at_ms=T0 + day * DAY_MS)
+        rows = [record(i, i not in hard[:5]) for i in hard]
+        run = write_run(tmp_path / f"day{day}", rows, config=plan)
+        detail = {"tier": 3, "n": 10, "k": 5, "p": 0.97, "asked": 10, "not_asked": 20}
+        stop = {"event": "decided", "at_ms": T0, "target": LABEL, "detail": detail}
+        (run / "events.jsonl").write_text(json.dumps(stop) + "\n", encoding="utf-8")
+    (trend,) = look(tmp_path).trends
+    assert [point.stopped_early for point in trend.points] == [False] * 4 + [True] * 4
+    assert trend.drift == []
+
+
 def write_plain(runs: Path, day: int, asked: int, n_passed: int) -> Path:
     """A run whose answers decided how many prompts it asked."""
     plan = config(

@@ -126,3 +126,12 @@ def test_repeats_of_a_prompt_are_not_as_many_calls():
     )
     one = [list(map(float, range(80)))]
     assert percentile_interval(one[0], 0.95, one) == percentile_interval(one[0], 0.95)
+
+
+def test_calls_of_which_the_prompt_is_not_known_are_as_much_alike():
+    """A long run knows only of its first calls which prompt they belong to; the others repeat the same prompts."""
+    known = [[float(n)] * 5 for n in range(80)]
+    values = [float(n) for n in range(80) for _ in range(50)]
+    assert percentile_interval(values, 0.5, known) == pytest.approx(
+        percentile_interval(range(80), 0.5), abs=2
+    )
