@@ -112,6 +112,17 @@ def test_an_old_answer_is_found_by_its_place(tmp_path: Path) -> None:
     assert [event.event for event in run.events] == ["x"]
 
 
+def test_answers_come_in_file_order_and_once_however_they_are_asked_for(tmp_path: Path) -> None:
+    """Two models that share a prompt ask for its answer twice."""
+    run = Run.open(write_sample_run(tmp_path / "run", hostile=False))
+    places = Places()
+    run.feed(places)
+    first, second, *_, last = places.offsets
+    fetched = list(run.results_at([last, second, last, first]))
+    assert [offset for offset, _ in fetched] == [first, second, last]
+    assert len({result.prompt_id for _, result in fetched}) == 3
+
+
 def test_an_old_folder_is_read_once_too(tmp_path: Path) -> None:
     """Who made a folder, its results and the events among them all come of one pass. Of a small run `show` goes through
     it again for the answers themselves."""
