@@ -234,6 +234,28 @@ def test_rescued_calls_are_counted_with_their_formats(tmp_path):
     assert summarized(tmp_path / "older", rows, agent_plan(5)).tool_use == use
 
 
+def test_a_task_whose_calls_came_as_text_is_no_rescued_tier_prompt(tmp_path):
+    """Tasks have a figure of their own: the tier and its caution tell of the tier prompts alone."""
+    plan = agent_plan(5)
+    plan["prompts"].append(prompt("W0", "agent", {"type": "world_state", "expect": []}))
+    rows = [offering(f"N{i}", "native", passed=True) for i in range(5)]
+    rows.append(offering("W0", "text:hermes", turns=1))
+    group = summarized(tmp_path / "run", rows, plan)
+    assert (group.tasks.n, group.tool_use.n, group.tool_use.rescued) == (1, 5, 0)
+    assert group.tool_use.caution is None
+
+
+def test_a_refusal_counts_neither_for_nor_against_restraint(tmp_path):
+    """Who says no in the protocol's own words called nothing, and did not answer either."""
+    rows = [offering(f"R{i}", "none", expected=(), passed=True) for i in range(3)]
+    rows.append(offering("R3", "native", expected=()))
+    rows.append(
+        offering("R4", "none", expected=()) | {"success": False, "failure_type": "refusal"}
+    )
+    restraint = summarized(tmp_path / "run", rows, agent_plan(0, 5)).restraint
+    assert (restraint.k, restraint.n) == (3, 4)
+
+
 def test_right_arguments_stand_beside_the_tier(tmp_path):
     """A call with wrong arguments counts for the tier and against the arguments; text prompts are in neither."""
     rows = [offering(f"N{i}", "native", passed=i < 7) for i in range(10)] + [

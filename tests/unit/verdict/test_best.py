@@ -205,5 +205,18 @@ def test_times_that_a_machines_pace_explains_tell_nothing(
     assert (behind != [None, None]) is is_told
 
 
+@pytest.mark.parametrize(("times_longer", "is_told"), [(1.15, False), (1.4, True)])
+def test_a_slow_machine_is_slow_in_all_times_at_once(times_longer: float, is_told: bool) -> None:
+    """Two times that are longer are no more evidence of a slower model than one of them is."""
+    times_ms = [300.0 + 40 * number for number in range(40)]
+    models = []
+    for factor in (1.0, times_longer):
+        scores = [score_falling(time_ms * factor, HALF_TTFT_MS) for time_ms in times_ms]
+        times = {"first_token": by_number(scores), "whole": by_number(scores)}
+        models.append(ComparedModel(rates={}, times=times, known={}))
+    behind = find_behind(models, {"first_token": 1.0, "whole": 1.0})
+    assert (behind != [None, None]) is is_told
+
+
 def test_a_job_that_weighs_nothing_has_no_best() -> None:
     assert find_behind([compared([1.0] * 40), compared([0.0] * 40)], {}) == [None, None]
