@@ -24,14 +24,25 @@ def write_stopped(
     *,
     n_passed: int | None = None,
     repeats: int = 1,
+    restrained: tuple[int, int] = (0, 0),
 ) -> Path:
-    """A run of thirty tool prompts and one text prompt that ended after `n_asked` tool prompts, asked once each."""
+    """A run of thirty tool prompts and one text prompt that ended after `n_asked` tool prompts, asked once each.
+
+    Beside these it asked prompts that want no call, and k of n were left without one.
+    """
     passed = n_asked if n_passed is None else n_passed
-    plan = config([*(prompt(i, **TOOL) for i in IDS), prompt("T0")], options={"repeats": repeats})
+    n_restrained, n_restraint = restrained
+    restraint_ids = [f"R{n}" for n in range(n_restraint)]
+    no_call = {"type": "tool_call", "no_call": True}
+    restraint_prompts = [prompt(i, validator=no_call) for i in restraint_ids]
+    prompts = [*(prompt(i, **TOOL) for i in IDS), prompt("T0"), *restraint_prompts]
+    plan = config(prompts, options={"repeats": repeats})
     lines: list[dict[str, Any] | str] = [
         record(i, n < passed, tool_use_success=n < passed, **TOOL)
         for n, i in enumerate(IDS[:n_asked])
     ]
+    for n, i in enumerate(restraint_ids):
+        lines.append(record(i, n < n_restrained, tools_offered=True))
     write_run(folder, [*lines, *(record("T0", repeat=n) for n in range(repeats))], config=plan)
     not_asked = len(IDS) * repeats - n_asked
     detail = {
@@ -79,6 +90,15 @@ def test_a_stopped_side_has_no_fixed_n_interval_and_is_said(tmp_path: Path) -> N
         f"A stopped early: the search for the tier of {LABEL} was over after 14 calls, 17 prompts were not needed"
         in shown
     )
+
+
+def test_what_a_stopped_side_asked_to_the_end_is_compared_as_ever(tmp_path: Path) -> None:
+    """Only tool prompts are left out once a tier is decided: restraint has its interval and its verdict."""
+    a = write_stopped(tmp_path / "a", 13, restrained=(20, 20))
+    b = write_stopped(tmp_path / "b", 20, n_passed=5, restrained=(8, 20))
+    rates = only_pair(a, b).rates
+    assert rates["restraint"].verdict == "changed" and rates["restraint"].ci95 is not None
+    assert rates["tool_use_rate"].ci95 is None
 
 
 def test_a_fall_of_a_stopped_side_is_not_judged_and_does_not_pass(tmp_path: Path) -> None:

@@ -249,9 +249,7 @@ def test_a_refusal_counts_neither_for_nor_against_restraint(tmp_path):
     """Who says no in the protocol's own words called nothing, and did not answer either."""
     rows = [offering(f"R{i}", "none", expected=(), passed=True) for i in range(3)]
     rows.append(offering("R3", "native", expected=()))
-    rows.append(
-        offering("R4", "none", expected=()) | {"success": False, "failure_type": "refusal"}
-    )
+    rows.append(offering("R4", "none", expected=()) | {"success": False, "failure_type": "refusal"})
     restraint = summarized(tmp_path / "run", rows, agent_plan(0, 5)).restraint
     assert (restraint.k, restraint.n) == (3, 4)
 

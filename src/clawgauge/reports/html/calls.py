@@ -178,7 +178,6 @@ def _describe_result(result: Result) -> dict[str, Any]:
         "warnings": _texts(result.warnings),
         "violation": Text(result.violation or ""),
         "failure": result.failure_type,
-        "status": result.availability_status,
         "parsed": parsed,
         "attempts": [_describe_attempt(attempt) for attempt in result.attempts],
         "calls": [_describe_invocation(call) for call in result.tool_invocations],
