@@ -218,11 +218,11 @@ def without_secrets(
     environ: Mapping[str, str], allowed_prefixes: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """An environment without what may hold a secret, but for variables with an allowed prefix."""
-    kept = {}
+    allowed = {}
     for name, value in environ.items():
         if name.startswith(allowed_prefixes) or not may_hold_secret(name, value):
-            kept[name] = value
-    return kept
+            allowed[name] = value
+    return allowed
 
 
 def with_proxies(environ: Mapping[str, str], allowed_prefixes: tuple[str, ...]) -> dict[str, str]:
@@ -242,9 +242,9 @@ def needed_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def ssh_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Of an environment, what ssh and its helpers need, and no more: whatever SendEnv says, no key
     can be sent."""
-    kept = {}
+    allowed = {}
     for name, value in environ.items():
         is_needed = name.upper() in _NEEDED_BY_SSH or name.startswith("LC_")
         if is_needed and not may_hold_secret(name, value):
-            kept[name] = value
-    return kept
+            allowed[name] = value
+    return allowed

@@ -287,7 +287,7 @@ def choose_jobs(settings: Settings, jobs: Mapping[str, Job]) -> list[str]:
 
 
 def word_unknown_job(option: str, name: str, known_jobs: Iterable[str]) -> str:
-    names = ", ".join(repr(known) for known in known_jobs)
+    names = ", ".join(repr(job) for job in known_jobs)
     return f"{option} {name!r}: there is no such job; the jobs are {names}"
 
 

@@ -260,9 +260,9 @@ def shown_readings(text: str) -> Iterator[Reading]:
     yield whole
     if _unlike_shown.search(_as_bytes(text)) is None:
         return
-    shown, has_sequences = _drop(whole, sequences=True)
-    if shown is not whole:
-        yield shown
+    reading, has_sequences = _drop(whole, sequences=True)
+    if reading is not whole:
+        yield reading
     if has_sequences:
         inside_sequences, _ = _drop(whole, sequences=False)
         yield inside_sequences
@@ -298,11 +298,11 @@ def _shown(reading: Reading) -> list[Reading]:
     Where whole sequences are dropped, what is inside them is read as well."""
     if _unlike_shown.search(_as_bytes(reading.text)) is None:
         return []
-    shown, has_sequences = _decode_layers(reading, sequences=True)
+    decoded, has_sequences = _decode_layers(reading, sequences=True)
     if not has_sequences:
-        return [shown]
+        return [decoded]
     inside_sequences, _ = _decode_layers(reading, sequences=False)
-    return [shown, inside_sequences]
+    return [decoded, inside_sequences]
 
 
 def _decode_layers(reading: Reading, *, sequences: bool) -> tuple[Reading, bool]:
@@ -457,7 +457,7 @@ def _read_base64(reading: Reading) -> Iterator[Reading]:
         """Where the characters of `joined` stand in the text; None where that is the same place."""
         if len(joined) == len(one_byte_each):
             return None
-        return [place for place, byte in enumerate(one_byte_each) if byte not in _LINE_ENDS]
+        return [index for index, byte in enumerate(one_byte_each) if byte not in _LINE_ENDS]
 
     def place_of(at: int) -> int:
         """Where a character of `data` stands in the text; what is between runs counts to the run

@@ -250,9 +250,9 @@ def _sure(secrets: Iterable[str]) -> set[str]:
     for secret in filter(looks_secret, secrets):
         text = secret.encode("utf-8", "replace").decode()
         spellings.add(text)
-        shown = as_shown(text)
-        if len(shown) >= _PIECE_CHARS:
-            spellings.add(shown)
+        displayed = as_shown(text)
+        if len(displayed) >= _PIECE_CHARS:
+            spellings.add(displayed)
     return spellings
 
 

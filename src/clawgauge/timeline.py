@@ -401,9 +401,9 @@ def _check_call(name: str | None, arguments: str | None) -> None:
 
 def _wrong_type(name: str, value: object, *types: type) -> TypeError:
     expected = " or ".join(type_.__name__ for type_ in types)
-    shown = repr(value)[:_MAX_NAME_CHARS]
+    quoted = repr(value)[:_MAX_NAME_CHARS]
     return TypeError(
-        f"the provider reported {name} as {type(value).__name__}, it must be {expected}: {shown}"
+        f"the provider reported {name} as {type(value).__name__}, it must be {expected}: {quoted}"
     )
 
 

@@ -222,8 +222,8 @@ class Dispatcher:
         begin_ns = spread_from_ns - self._origin_ns
         spacing_ns = cycle_ns / len(missing)
         starts = []
-        for place, number in enumerate(missing):
-            starts.append(Due(number, begin_ns + round((place + 0.5) * spacing_ns)))
+        for index, number in enumerate(missing):
+            starts.append(Due(number, begin_ns + round((index + 0.5) * spacing_ns)))
         return starts, spread_from_ns + cycle_ns
 
     async def _wait_until_steady(

@@ -84,8 +84,8 @@ def make_prompt(n_chars: int, key: str, shared_chars: int = 0) -> LoadPrompt:
     ending = _ENDING.format(code=last_code)
     n_filler_chars = max(0, n_chars - len(opening) - len(ending))
     shared = _make_filler(shared_chars)[: min(shared_chars, n_filler_chars)]
-    own = _make_filler(n_filler_chars)[: n_filler_chars - len(shared)]
-    return LoadPrompt(f"{shared}{opening}{own}{ending}", first_code, last_code)
+    filler = _make_filler(n_filler_chars)[: n_filler_chars - len(shared)]
+    return LoadPrompt(f"{shared}{opening}{filler}{ending}", first_code, last_code)
 
 
 @lru_cache(maxsize=16)

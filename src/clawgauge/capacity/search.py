@@ -57,12 +57,12 @@ class TargetSearch:
         observer.notice(f"calibration took {took}")
         lengths = await self._find_whole_lengths(calibration)
         dispatcher: Dispatcher | None = None
-        for place, prompt_tokens in enumerate(lengths):
+        for index, prompt_tokens in enumerate(lengths):
             if dispatcher is not None and not self.scope.generator.ends_with_task_group:
                 await dispatcher.stop_clients()
             # What one length leaves of its share of the time, the others have.
             now_ns = perf_counter_ns()
-            n_left = len(lengths) - place
+            n_left = len(lengths) - index
             deadline_ns = now_ns + (self._deadline_ns - now_ns) // n_left
             dispatcher = self._make_dispatcher(prompt_tokens, calibration)
             await self._load(dispatcher, prompt_tokens, deadline_ns)

@@ -98,11 +98,11 @@ def settings_beside(
     settings: Settings, config: RunConfig, options: Mapping[str, object]
 ) -> Settings:
     """The settings with what decides how prompts are put to a model as the other run had it."""
-    kept = {}
+    settings_of_run = {}
     for name in _OPTIONS_KEPT:
         if name.removesuffix("_s") not in options:
-            kept[name] = getattr(config.options, name)
-    beside = msgspec.structs.replace(settings, **kept)
+            settings_of_run[name] = getattr(config.options, name)
+    beside = msgspec.structs.replace(settings, **settings_of_run)
     check_options(beside)
     return beside
 

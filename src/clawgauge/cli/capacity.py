@@ -200,13 +200,13 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _read_request(arguments: argparse.Namespace) -> PlanRequest:
     """What is asked of the planner; raises `RequestError` for options that do not go together."""
-    named = [name for name in _LOAD_DEFAULTS if getattr(arguments, name) is not None]
-    if arguments.resume is not None and named not in ([], ["max_time"]):
+    load_options = [name for name in _LOAD_DEFAULTS if getattr(arguments, name) is not None]
+    if arguments.resume is not None and load_options not in ([], ["max_time"]):
         raise RequestError(
             "--resume goes on with the load the run was begun with: only --max-time may be another"
         )
     load = read_options(arguments)
-    if load.swap and not set(named) <= {"swap", "max_time"}:
+    if load.swap and not set(load_options) <= {"swap", "max_time"}:
         raise RequestError("--swap changes models and makes no load: only --max-time goes with it")
     resume = None
     if arguments.resume is not None:
@@ -218,7 +218,7 @@ def _read_request(arguments: argparse.Namespace) -> PlanRequest:
         config_file=arguments.config,
         resume=resume,
         capacity=load,
-        changes_max_time=bool(named),
+        changes_max_time=bool(load_options),
     )
 
 

@@ -41,10 +41,10 @@ def complete(build_parser: Callable[[list[str]], argparse.ArgumentParser]) -> No
     except ValueError:  # an open quote
         words = line.split()
     parser = build_parser(words[1:])
-    known = {"RUN": _runs, "A": _runs, "B": _runs, "TARGET": _targets, "NAME|FILE": _suites}
+    completers = {"RUN": _runs, "A": _runs, "B": _runs, "TARGET": _targets, "NAME|FILE": _suites}
     for action in _actions(parser):
-        if isinstance(action.metavar, str) and action.metavar in known:
-            action.completer = known[action.metavar]  # type: ignore[attr-defined]
+        if isinstance(action.metavar, str) and action.metavar in completers:
+            action.completer = completers[action.metavar]  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, always_complete_options="long")
 
 
@@ -69,12 +69,12 @@ def _runs(**_: object) -> list[str]:
 
 def _targets(**_: object) -> list[str]:
     """What was asked before: to look for servers would take longer than a key is pressed."""
-    found = {f"{EMBEDDED.name}:{EMBEDDED_MODEL}": None}
+    labels = {f"{EMBEDDED.name}:{EMBEDDED_MODEL}": None}
     for path in _folders()[:20]:
         with suppress(ClawgaugeError, OSError):
             config = Run.open(path).config
-            found |= {target.label: None for target in (config.targets if config else ())}
-    return list(found)
+            labels |= {target.label: None for target in (config.targets if config else ())}
+    return list(labels)
 
 
 def _suites(**_: object) -> list[str]:

@@ -112,7 +112,7 @@ def write_configuration(
 ) -> str:
     """The file for what was found. Names are the servers' words: one that would not stand in a line
     is left out."""
-    found = {probe.provider: probe for probe in probes}
+    probe_by_provider = {probe.provider: probe for probe in probes}
     local = _find_local_targets(probes, servers)
     chosen = local[:_MAX_TARGETS] or [f"{EMBEDDED.name}:{EMBEDDED_MODEL}"]
     lines = []
@@ -123,12 +123,12 @@ def write_configuration(
     for target in chosen:
         lines.append(f"  {_quoted(target)},")
     for name, provider_type in PROVIDER_TYPES.items():
-        if provider_type.suggested_model is not None and name in found:
+        if provider_type.suggested_model is not None and name in probe_by_provider:
             target = _quoted(f"{name}:{provider_type.suggested_model}")
             lines.append(f"  # {target},    # costs money: take the # off to ask it")
     lines += ["]", *_REST.splitlines(), ""]
     for name, table in servers.items():
-        if name in found:
+        if name in probe_by_provider:
             lines += [
                 f"[providers.{name}]",
                 f'type = "{OPENAI_CHAT.name}"',

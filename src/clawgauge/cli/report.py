@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the path of the file alone, or the page itself for `-`."""
-    found = [open_run(ref, arguments.runs_dir) for ref in arguments.runs]
-    paths = list({path.resolve(): path for path in found}.values())
+    folders = [open_run(ref, arguments.runs_dir) for ref in arguments.runs]
+    paths = list({path.resolve(): path for path in folders}.values())
     survey = Survey()
     runs = read_runs(paths, survey)
     page = render_report(runs, survey)

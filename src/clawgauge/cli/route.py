@@ -230,17 +230,17 @@ def _write_configuration(
 
 def _simulate(chain: str, decision: Decision, *, as_json: bool) -> None:
     """What that chain would have done, and the best one the policy allows."""
-    asked = forecast(parse_chain(chain, decision))
+    chain_forecast = forecast(parse_chain(chain, decision))
     best = best_chain(decision)
     if as_json:
         best_facts = _forecast_facts(best) if best is not None else None
-        print_json({"asked": _forecast_facts(asked), "best": best_facts})
+        print_json({"asked": _forecast_facts(chain_forecast), "best": best_facts})
         return
-    sections = [describe_forecast(asked)]
+    sections = [describe_forecast(chain_forecast)]
     if best is None:
         answer = "no model keeps the policy's limits: there is no best chain"
         sections.append(Section("", [Prose([answer])]))
-    elif best.chain == asked.chain:
+    elif best.chain == chain_forecast.chain:
         sections.append(Section("", [Prose(["no chain under the policy is better"])]))
     else:
         sections.append(Section("", [Prose(["the best under the policy"])]))
@@ -256,8 +256,10 @@ def _apply(path: Path, before: dict[str, Any], patch: dict[str, Any], *, dry_run
         sys.stdout.write(render_diff(before, after, path.name))
     else:
         backup = write_openclaw(path, after)
-        kept = f"; what was there is in {backup} (comments are kept only there)" if backup else ""
-        _tell(f"wrote {path}{kept}\n")
+        backup_note = (
+            f"; what was there is in {backup} (comments are kept only there)" if backup else ""
+        )
+        _tell(f"wrote {path}{backup_note}\n")
 
 
 def _write_reasons(

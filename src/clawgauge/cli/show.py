@@ -101,6 +101,6 @@ class _Fitting:
     def add(self, rows: list[Row], offsets: list[int]) -> None:
         for row, offset in zip(rows, offsets, strict=True):
             target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
-            named = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
-            if self._cell in named or (self._name in named and self._repeat == str(row.repeat)):
+            names = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
+            if self._cell in names or (self._name in names and self._repeat == str(row.repeat)):
                 self.offsets.append(offset)

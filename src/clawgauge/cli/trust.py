@@ -65,24 +65,24 @@ def execute(arguments: argparse.Namespace) -> int:
     file = arguments.file or Path(DEFAULT_NAME)
     trusted = read_trusted(os.environ)
     if arguments.list:
-        for place in sorted(trusted.files):
-            sys.stdout.write(one_row(f"{place}: {_standing_of(place, trusted).value}"))
+        for file_key in sorted(trusted.files):
+            sys.stdout.write(one_row(f"{file_key}: {_standing_of(file_key, trusted).value}"))
         return DONE
-    place = place_of(file)
+    file_key = place_of(file)
     if arguments.remove:
-        if not trusted.remove(place):
+        if not trusted.remove(file_key):
             raise ConfigError(f"{file} was not trusted: `clawgauge trust --list` shows what is")
         write_trusted(os.environ, trusted)
-        sys.stdout.write(one_row(f"no longer trusted: {place}"))
+        sys.stdout.write(one_row(f"no longer trusted: {file_key}"))
         return DONE
     configuration, sha256 = read_file(file)
-    _show_demands(place, _find_demands(configuration))
+    _show_demands(file_key, _find_demands(configuration))
     _warn_of_other_writers(file)
     if _find_demands(configuration):
         _ask()
-    trusted.add(place, sha256)
+    trusted.add(file_key, sha256)
     write_trusted(os.environ, trusted)
-    sys.stdout.write(one_row(f"trusted {place} as it is now (sha256 {sha256[:12]}…)"))
+    sys.stdout.write(one_row(f"trusted {file_key} as it is now (sha256 {sha256[:12]}…)"))
     return DONE
 
 
@@ -123,8 +123,8 @@ def _show_demands(place: str, demands: list[_Demand]) -> None:
             with suppress(ValueError):
                 value = public_address(value)
         # Written as literals, so that no value can forge a line.
-        shown = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
-        phrase = _PHRASES.get(demand.key, f"set {demand.key} to {{}}").format(shown)
+        text = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
+        phrase = _PHRASES.get(demand.key, f"set {demand.key} to {{}}").format(text)
         sys.stderr.write(one_row(f"  {phrase}  [{repr(demand.table)[1:-1]}]"))
 
 

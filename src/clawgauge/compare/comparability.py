@@ -142,13 +142,13 @@ def _find_concurrency(side: Side, target: Target) -> int | None:
         return None
     if side.config.options.concurrency:
         return side.config.options.concurrency
-    found = []
+    most_by_run = []
     for event in side.first_run.events:
         if event.event == "target_finished" and event.target == target.label:
             most_at_once = event.detail.get("most_at_once")
             if isinstance(most_at_once, int):
-                found.append(most_at_once)
-    return max(found, default=None)
+                most_by_run.append(most_at_once)
+    return max(most_by_run, default=None)
 
 
 class ChangedPrompts(NamedTuple):

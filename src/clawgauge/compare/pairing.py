@@ -95,7 +95,7 @@ def _describe_no_pair(a: Side, b: Side) -> str:
 
 def _read_map(a: Side, b: Side, text: str) -> tuple[Target, Target]:
     """`X=Y`. A model's name may hold a `=` of its own, so every place to cut is tried."""
-    cuts = [place for place, character in enumerate(text) if character == "="]
+    cuts = [index for index, character in enumerate(text) if character == "="]
     if not cuts:
         raise TargetError(f"--map {text!r} has no '=': write TARGET_OF_A=TARGET_OF_B")
     *earlier_cuts, last_cut = cuts

@@ -177,8 +177,8 @@ class _TallyCollector:
                 tallies[row.prompt] = tally
             tally.add(row, offset)
             if self._with_side_by_side and row.succeeded and not row.cold_start:
-                place = CallPlace(run=self._run_number, stretch=row.stretch, repeat=row.repeat)
-                tally.side_by_side[place] = _exact_times(row)
+                call_place = CallPlace(run=self._run_number, stretch=row.stretch, repeat=row.repeat)
+                tally.side_by_side[call_place] = _exact_times(row)
             if row.objective_pass is not None:
                 self.judged_by[target].add(row.judged_by)
             if row.model_reported is not None:

@@ -226,9 +226,9 @@ def _side_by_side_times(shared: SharedPrompt, timing: Timing) -> tuple[float, fl
     calls_a = shared.a.side_by_side
     calls_b = shared.b.side_by_side
     timed = []
-    for place in calls_a.keys() & calls_b.keys():
-        time_a = timing.of_call(calls_a[place]) or 0
-        time_b = timing.of_call(calls_b[place]) or 0
+    for call_place in calls_a.keys() & calls_b.keys():
+        time_a = timing.of_call(calls_a[call_place]) or 0
+        time_b = timing.of_call(calls_b[call_place]) or 0
         if time_a > 0 and time_b > 0:
             timed.append((time_a, time_b))
     if not timed:

@@ -301,13 +301,13 @@ def apply_patterns(
     for pattern in patterns:
         if pattern.excludes:
             continue
-        wanted = pattern.target
-        models: Sequence[str] = [wanted.model]
+        pattern_target = pattern.target
+        models: Sequence[str] = [pattern_target.model]
         if pattern.is_wild:
-            listed = listed_models.get(wanted.provider, [])
-            models = [model for model in listed if fnmatch.fnmatchcase(model, wanted.model)]
+            listed = listed_models.get(pattern_target.provider, [])
+            models = [model for model in listed if fnmatch.fnmatchcase(model, pattern_target.model)]
         for model in models:
-            chosen[Target(wanted.provider, model, wanted.thinking_level)] = None
+            chosen[Target(pattern_target.provider, model, pattern_target.thinking_level)] = None
     exclusions = [pattern.target for pattern in patterns if pattern.excludes]
     targets = []
     for target in chosen:

@@ -354,10 +354,10 @@ class PlainLines(Tally):
 def word_answer_so_far(target: Target, n_answers: int, states: Mapping[str, JobState]) -> list[str]:
     """What is known of each job by now, a line each; jobs of which the same is known share one."""
     jobs_by_text: dict[str, list[str]] = {}
-    for job, known in states.items():
-        text = word_fit_state(known.state, known.chance)
-        if known.unasked:
-            text += f"; {list_names(known.unasked, _MAX_NAMED)} not asked"
+    for job, job_state in states.items():
+        text = word_fit_state(job_state.state, job_state.chance)
+        if job_state.unasked:
+            text += f"; {list_names(job_state.unasked, _MAX_NAMED)} not asked"
         jobs_by_text.setdefault(text, []).append(job)
     lines = [f"{target.label}, so far, after {plural(n_answers, 'answer')} (it goes on):"]
     for text, jobs in jobs_by_text.items():

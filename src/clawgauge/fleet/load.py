@@ -44,10 +44,11 @@ async def load_together(
 ) -> None:
     """Load one target after another, from the node that it names or from all."""
     for target in context.plan.targets:
-        named = [node for node in nodes if target.provider.startswith(f"{node.name}.")]
+        # A target may name its node, as `attic.ollama:MODEL`.
+        loading_nodes = [node for node in nodes if target.provider.startswith(f"{node.name}.")]
         generator = FleetLoadGenerator(context.plan.work.done)
-        for place, node in enumerate(named or nodes):
-            generator.shares.append(LoadShare(generator, place, node, target, context))
+        for number, node in enumerate(loading_nodes or nodes):
+            generator.shares.append(LoadShare(generator, number, node, target, context))
         scope = SearchScope(
             plan=context.plan,
             target=target,
@@ -105,13 +106,13 @@ class FleetLoadGenerator:
 
     def apply(self, command: LoadCommand) -> None:
         n_shares = len(self.shares)
-        for place, share in enumerate(self.shares):
+        for number, share in enumerate(self.shares):
             # Together they have as many calls under way as are allowed, and not one more.
-            max_in_flight = (command.max_in_flight + n_shares - 1 - place) // n_shares
+            max_in_flight = (command.max_in_flight + n_shares - 1 - number) // n_shares
             part = replace(
                 command,
-                starts=_take_share(command.starts, place, n_shares),
-                arrivals=_take_share(command.arrivals, place, n_shares),
+                starts=_take_share(command.starts, number, n_shares),
+                arrivals=_take_share(command.arrivals, number, n_shares),
                 max_in_flight=max_in_flight,
             )
             share.send(DriverMessage(command=part))
@@ -153,9 +154,9 @@ class FleetLoadGenerator:
             self._listener.client_left(number)
 
 
-def _take_share(due: Sequence[Due], place: int, n_shares: int) -> list[Due]:
-    """Of clients or arrivals every n-th, from this place on."""
-    return [one for one in due if one.number % n_shares == place]
+def _take_share(due_times: Sequence[Due], share_number: int, n_shares: int) -> list[Due]:
+    """Of clients or arrivals every n-th, from the one of this number on."""
+    return [due for due in due_times if due.number % n_shares == share_number]
 
 
 class LoadShare(NodeDriver):
@@ -166,7 +167,7 @@ class LoadShare(NodeDriver):
     def __init__(
         self,
         generator: FleetLoadGenerator,
-        place: int,
+        number: int,
         node: ProbedNode,
         target: Target,
         context: DriverContext,
@@ -176,7 +177,7 @@ class LoadShare(NodeDriver):
         """The work was handed out."""
         self.lateness: asyncio.Queue[Lateness] = asyncio.Queue()
         self._generator = generator
-        self._place = place
+        self._number = number
         self._records = RecordWriter(context.folder)
         self._recorded = generator.recorded  # by all shares: no cell comes twice
         self._connection: NodeConnection | None = None
@@ -213,7 +214,7 @@ class LoadShare(NodeDriver):
         ahead_ns = round(self.node.clock.offset_ms * 1e6)
         return replace(
             super().make_assignment(),
-            place=Place(self._place, len(self._generator.shares)),
+            place=Place(self._number, len(self._generator.shares)),
             origin_ns=time.time_ns() - elapsed_ns + ahead_ns,
         )
 
@@ -256,7 +257,7 @@ class LoadShare(NodeDriver):
         """Whether the node may have made this call."""
         stretch = self.context.plan.work.stretch
         if result.stretch == stretch:
-            return result.repeat % len(self._generator.shares) == self._place
+            return result.repeat % len(self._generator.shares) == self._number
         # In a stretch before this one its place may have been another.
         return 0 <= result.stretch < stretch
 

@@ -179,34 +179,34 @@ class NodeProgram:
         secrets = find_secrets(settings, self._environ)
         return OwnProviders(ProviderSet(settings), secrets, self._keep_secrets(secrets))
 
-    async def _describe_providers(self, own: OwnProviders) -> list[ProviderFacts]:
+    async def _describe_providers(self, local: OwnProviders) -> list[ProviderFacts]:
         """What every provider here says of itself, and why one cannot be had."""
         facts = []
-        for name, settings in own.providers.settings.items():
+        for name, settings in local.providers.settings.items():
             if name == OPENAI_CHAT.name and settings.base_url is None:
                 continue  # the bare type has no address of its own unless one was given
             try:
-                async with own.providers.create(name, concurrency=1) as provider:
+                async with local.providers.create(name, concurrency=1) as provider:
                     probe = await provider.probe()
             except ConfigError as wrong:
                 unreachable = ProviderProbe(provider=name, reachable=False, detail=str(wrong))
                 facts.append(ProviderFacts(probe=unreachable, unusable=str(wrong)))
                 continue
-            probe = msgspec.structs.replace(probe, detail=own.redact(probe.detail))
-            facts.append(_describe_provider(provider, probe, settings, own.secrets))
+            probe = msgspec.structs.replace(probe, detail=local.redact(probe.detail))
+            facts.append(_describe_provider(provider, probe, settings, local.secrets))
         return facts
 
     async def _carry_out(self, assignment: Assignment) -> None:
         """Ask the prompts of an assignment, and send what comes of it."""
-        own = self._read_own_providers()
-        draft = self._make_draft(assignment, own)
+        local = self._read_own_providers()
+        draft = self._make_draft(assignment, local)
         spool = self._find_spool(assignment)
         relay = self._open_relay(spool)
         with relay:
             self._relay = relay
             relay.begin(assignment, self._send)
             if not relay.has(INVENTORY):
-                await self._send_inventory(relay, own)
+                await self._send_inventory(relay, local)
             work: Work | None = None
             if draft.capacity is not None:
                 work = partial(self._make_load, assignment)
@@ -243,8 +243,8 @@ class NodeProgram:
             return RelayFolder.open_existing(spool)
         return RelayFolder.create(self._spools, spool.name)
 
-    async def _send_inventory(self, relay: RelayFolder, own: OwnProviders) -> None:
-        probes = [facts.probe for facts in await self._describe_providers(own)]
+    async def _send_inventory(self, relay: RelayFolder, local: OwnProviders) -> None:
+        probes = [facts.probe for facts in await self._describe_providers(local)]
         inventory = await asyncio.to_thread(collect_inventory, probes, environ=self._environ)
         relay.write(INVENTORY, inventory)
 
@@ -304,15 +304,17 @@ class NodeProgram:
             else:
                 raise LoadEnded
 
-    def _make_draft(self, assignment: Assignment, own: OwnProviders) -> PlanDraft:
+    def _make_draft(self, assignment: Assignment, local: OwnProviders) -> PlanDraft:
         """The plan as far as this machine has to decide and to check it anew."""
         config = assignment.config
         settings = Settings(**msgspec.structs.asdict(config.options))
         check_options(settings)
-        _check_prompts(config.prompts, own)
-        withhold(own.secrets, encode_line((config.prompts, config.targets)).decode())
-        planning.check_targets(config.targets, own.providers, own.secrets)
-        concurrency = planning.fit_concurrency(settings, config.targets, own.providers, self._tell)
+        _check_prompts(config.prompts, local)
+        withhold(local.secrets, encode_line((config.prompts, config.targets)).decode())
+        planning.check_targets(config.targets, local.providers, local.secrets)
+        concurrency = planning.fit_concurrency(
+            settings, config.targets, local.providers, self._tell
+        )
         asked_keys = set(assignment.asked)
         prices: dict[Target, Price] = {}
         for target in config.targets:
@@ -326,7 +328,7 @@ class NodeProgram:
             suites=[],
             context=None,
             targets=config.targets,
-            providers=own.providers,
+            providers=local.providers,
             prices=prices,
             free=frozenset(assignment.free),
             capacity=config.capacity,
@@ -335,8 +337,8 @@ class NodeProgram:
             jobs={},
             config_file=None,
             environ=self._environ,
-            secrets=own.secrets,
-            redact=own.redact,
+            secrets=local.secrets,
+            redact=local.redact,
         )
 
 
@@ -357,7 +359,7 @@ def _describe_provider(
     return ProviderFacts(probe, unusable, description, **planning_facts)
 
 
-def _check_prompts(prompts: list[Prompt], own: OwnProviders) -> None:
+def _check_prompts(prompts: list[Prompt], local: OwnProviders) -> None:
     """Refuse prompts that cannot be asked here, or have one of this machine's keys in them."""
     if any(needs_shell(prompt) for prompt in prompts) and not can_run():
         raise ConfigError("the package bashkit is not installed there, which these prompts need")
@@ -366,7 +368,7 @@ def _check_prompts(prompts: list[Prompt], own: OwnProviders) -> None:
     for prompt in prompts:
         text = msgspec.json.encode(prompt).decode()
         texts_by_prompt[f"prompt {prompt.suite}/{prompt.id}"] = [text]
-    planning.refuse_secrets(texts_by_prompt, own.secrets, SuiteError)
+    planning.refuse_secrets(texts_by_prompt, local.secrets, SuiteError)
 
 
 class _LoadReporter:

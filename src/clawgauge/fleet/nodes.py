@@ -113,8 +113,8 @@ async def join_nodes(
     providers: dict[str, ProviderSettings] = {}
     for node in nodes:
         for facts in node.providers:
-            own = _settings_on_node(node, facts)
-            providers[own.name] = own
+            on_node = _settings_on_node(node, facts)
+            providers[on_node.name] = on_node
     if is_load:
         for shared in _find_shared_providers(nodes, providers):
             providers[shared.name] = shared
@@ -173,11 +173,11 @@ def _why_not_shared(
     url_by_node = {}
     servers = set()
     for node in nodes:
-        own = providers.get(f"{node.name}.{name}")
-        if own is None:
+        on_node = providers.get(f"{node.name}.{name}")
+        if on_node is None:
             return f"node {node.name}: it has no provider {name!r}"
-        if own.unusable:
-            return own.unusable
+        if on_node.unusable:
+            return on_node.unusable
         url = _find_base_url(node, name)
         url_by_node[node.name] = url
         # A node's own process is nobody else's, and its loopback that of its machine.
@@ -191,8 +191,8 @@ def _why_not_shared(
         return None
     places = []
     for node_name, url in url_by_node.items():
-        place = f"at {url}" if url else "by itself"
-        places.append(f"{node_name} has it {place}")
+        where = f"at {url}" if url else "by itself"
+        places.append(f"{node_name} has it {where}")
     return (
         f"{name} is not one server for all nodes ({', '.join(places)}): "
         f"give them one address, or load each by itself with -t '*.{name}:MODEL'"

@@ -87,11 +87,11 @@ class RunEntry:
         group = self._groups.get(target)
         if group is None:
             return set()
-        asked = set()
+        prompt_keys = set()
         for ending in group.endings:
             if ending.was_asked and suite in (None, ending.suite):
-                asked.add(ending.prompt)
-        return asked
+                prompt_keys.add(ending.prompt)
+        return prompt_keys
 
     def summarize_only(self, target: Target, prompts: Collection[PromptKey]) -> GroupSummary:
         """The figures of a target over some of the prompts it was asked."""
@@ -100,8 +100,8 @@ class RunEntry:
         group = strata.groups([target])[target]
         config = self.config
         if config is not None:
-            kept = [prompt for prompt in config.prompts if prompt.key in prompts]
-            config = msgspec.structs.replace(config, prompts=kept)
+            shared_prompts = [prompt for prompt in config.prompts if prompt.key in prompts]
+            config = msgspec.structs.replace(config, prompts=shared_prompts)
         return summarize_group(group, read_schedule(config), self._run.events, {})
 
     def _read_summary(self) -> RunSummary:

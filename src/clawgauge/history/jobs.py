@@ -109,11 +109,11 @@ def _judge_job(
         lambda target: settings_of(evidence_by_target[target].config, target),
         frozenset.intersection(*asked_in_full) if asked_in_full else (),
     )
-    named = []
+    with_run_names = []
     for verdict in verdicts:
         ranking = [_name_run(fit, run_ids[fit.target]) for fit in verdict.ranking]
-        named.append(msgspec.structs.replace(verdict, ranking=ranking))
-    return named
+        with_run_names.append(msgspec.structs.replace(verdict, ranking=ranking))
+    return with_run_names
 
 
 def _name_run(fit: Fit, run_id: str) -> Fit:

@@ -70,8 +70,8 @@ def _is_listed(entry: RunEntry, is_wanted: IsWanted, suite: str | None) -> bool:
 
 def _sort_trends(trends: Sequence[Trend], jobs: Sequence[JobVerdict]) -> list[Trend]:
     """The best model first, and of one model the trend with the latest run."""
-    places = {target: place for place, target in enumerate(order_targets(jobs))}
-    return sorted(trends, key=lambda trend: (places[trend.target], -trend.latest.started_at_ms))
+    rank_of = {target: rank for rank, target in enumerate(order_targets(jobs))}
+    return sorted(trends, key=lambda trend: (rank_of[trend.target], -trend.latest.started_at_ms))
 
 
 def _make_line(entry: RunEntry, is_wanted: IsWanted, suite: str | None) -> RunLine:

@@ -191,11 +191,11 @@ def _find_compared(
     if len(row) < 2 or not any(run.entry.is_decision for run in row):
         return None
     asked_by_run = [run.entry.asked_prompts(target, suite) for run in row]
-    usual_size = median(len(asked) for asked in asked_by_run)
+    usual_size = median(len(prompt_keys) for prompt_keys in asked_by_run)
     whole_runs = []
-    for asked in asked_by_run:
-        if len(asked) >= _WHOLE_SHARE * usual_size:
-            whole_runs.append(asked)
+    for prompt_keys in asked_by_run:
+        if len(prompt_keys) >= _WHOLE_SHARE * usual_size:
+            whole_runs.append(prompt_keys)
     return set.intersection(*whole_runs)
 
 

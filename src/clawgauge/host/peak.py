@@ -104,13 +104,13 @@ def read_tree_rss_bytes(roots: Iterable[int]) -> int:
     Pages that they share count once for each.
     """
     pending = list(roots)
-    seen: set[int] = set()
+    counted_pids: set[int] = set()
     total_bytes = 0
     while pending:
         pid = pending.pop()
-        if pid in seen:
+        if pid in counted_pids:
             continue
-        seen.add(pid)
+        counted_pids.add(pid)
         try:
             process = psutil.Process(pid)
             total_bytes += process.memory_info().rss

@@ -120,12 +120,12 @@ def _suggest_runs(ref: str, runs_dir: Path) -> str:
             ref, candidates, n=_MAX_SUGGESTIONS, cutoff=_LEAST_LIKENESS
         )
     suggestions = similar or names
-    shown = suggestions[:_MAX_SUGGESTIONS]
+    first_suggestions = suggestions[:_MAX_SUGGESTIONS]
     if len(suggestions) > _MAX_SUGGESTIONS:
-        shown.append("…")
+        first_suggestions.append("…")
     if similar:
-        return f"Did you mean {', '.join(shown)}?"
-    return f"Runs in {runs_dir}: {', '.join(shown)}."
+        return f"Did you mean {', '.join(first_suggestions)}?"
+    return f"Runs in {runs_dir}: {', '.join(first_suggestions)}."
 
 
 def has_answer(path: Path, *, loads: bool) -> bool:

@@ -92,12 +92,12 @@ def read_sessions(
         raise ConfigError(
             f"{state} holds no {missing}: name OpenClaw's state folder with --state-dir"
         )
-    seen: set[str] = set()
+    read_ids: set[str] = set()
     for folder in folders:
         in_database = _read_database(folder / "agent", left_out, logins)
         for session in chain(in_database, _read_files(folder, left_out)):
-            if session.records and session.id not in seen:
-                seen.add(session.id)
+            if session.records and session.id not in read_ids:
+                read_ids.add(session.id)
                 yield session
 
 

@@ -144,8 +144,8 @@ def _make_toolbox(
     toolbox: dict[str, dict[str, Any]] = {}
     for tool in capture.tools if capture else []:
         function = tool["function"]
-        kept = {key: function[key] for key in ("description", "parameters") if key in function}
-        toolbox[function["name"]] = kept
+        described = {key: function[key] for key in ("description", "parameters") if key in function}
+        toolbox[function["name"]] = described
     arguments_by_name = _collect_arguments(turns, known_names=list(toolbox))
     for name in sorted(arguments_by_name):
         # Nobody has to search for a tool that is offered.

@@ -60,16 +60,16 @@ def find_turns(
     """Every turn since then that can be asked again; the others are counted in `left_out`."""
     # A record that a later session repeats is looked at there alone: that one knows whether it was
     # rewound.
-    seen: set[tuple[str, str]] = set()
+    read_turns: set[tuple[str, str]] = set()
     for session in sessions:
         answers: set[int] = set()
         for record in session.records:
             record_id = str(record.get("id"))
             timestamp = str(record.get("timestamp"))
             is_answer = message_of(record).get("role") == "assistant"
-            if is_answer and timestamp >= since and (record_id, timestamp) not in seen:
+            if is_answer and timestamp >= since and (record_id, timestamp) not in read_turns:
                 answers.add(id(record))
-            seen.add((record_id, timestamp))
+            read_turns.add((record_id, timestamp))
         yield from _find_in_session(session, answers, left_out)
 
 

@@ -141,14 +141,14 @@ def is_free(settings: Mapping[str, Any]) -> bool:
     return is_local(settings) and not settings.get("api_key_env")
 
 
-def load_prices(own: Path | None = None) -> PriceTable:
-    """The table of the package, with the entries of the user's file `own` over it.
+def load_prices(user_file: Path | None = None) -> PriceTable:
+    """The table of the package, with the entries of `user_file` over it.
 
     Raises `ConfigError` for a file that cannot be read, or an entry for nobody.
     """
     paths = [_BUILTIN]
-    if own is not None:
-        paths.append(own)
+    if user_file is not None:
+        paths.append(user_file)
     prices: list[Price] = []
     usd_per_kwh = None
     for path in paths:

@@ -113,15 +113,17 @@ def _word_prompt(prompt: _PromptKey, name: str, prompts: Iterable[_PromptKey]) -
 def _word_cell(results: list[Result]) -> str:
     """The mark, the answer in a few words, and of a failure its reason; of repeats how many passed,
     and the first that did not."""
-    asked = [result for result in results if result.was_asked]
-    if not asked:
+    asked_results = [result for result in results if result.was_asked]
+    if not asked_results:
         return ABSENT
-    told = next((result for result in asked if not result.objective_pass), asked[0])
-    cell = _word_result(told)
-    if len(asked) == 1:
+    representative = next(
+        (result for result in asked_results if not result.objective_pass), asked_results[0]
+    )
+    cell = _word_result(representative)
+    if len(asked_results) == 1:
         return cell
-    n_passed = sum(bool(result.objective_pass) for result in asked)
-    return f"{n_passed} of {len(asked)} passed, {cell}"
+    n_passed = sum(bool(result.objective_pass) for result in asked_results)
+    return f"{n_passed} of {len(asked_results)} passed, {cell}"
 
 
 def _word_result(result: Result) -> str:

@@ -110,13 +110,13 @@ def render_reasons(
 ) -> str:
     """The sidecar: each configured line and the evidence under it, then the table the order came
     from."""
-    made = f"Made by clawgauge route on {generated_at} from recorded runs; no model was asked."
+    origin = f"Made by clawgauge route on {generated_at} from recorded runs; no model was asked."
     lines = []
     for line in routing.reasons:
         lines.append(f"{line.path} = {one_line(line.setting, _VALUE_CHARS)}")
         lines.append(f"  {line.why}")
     sections = [
-        Section("", [Prose([made]), Points(lines or ["Nothing is configured."])]),
+        Section("", [Prose([origin]), Points(lines or ["Nothing is configured."])]),
         Section("not decided", [Points(routing.notes)]),
         *describe_decision(decision),
         Section("the policy", [Points(_word_policy(decision.policy))]),

@@ -155,14 +155,14 @@ def word_balance(balance: CallBalance | None) -> str:
     if balance is None or balance.rate is None:
         return ""
     n_uncalled_for = balance.n_no_call - balance.k_no_call
-    wanted = format_rate(balance.k_call, balance.n_call)
+    rate_of_calls = format_rate(balance.k_call, balance.n_call)
     uncalled_for = format_rate(n_uncalled_for, balance.n_no_call)
-    calls = f"made where one was wanted {wanted}, where none was {uncalled_for}"
+    calls = f"made where one was wanted {rate_of_calls}, where none was {uncalled_for}"
     text = f"native calls: {calls} (balance of the two {format_percent(balance.rate)})"
     if balance.text_call or balance.text_no_call:
-        wanted = format_rate(balance.text_call, balance.n_call)
+        rate_of_calls = format_rate(balance.text_call, balance.n_call)
         unwanted = format_rate(balance.text_no_call, balance.n_no_call)
-        in_text = f"{wanted} where one was wanted, {unwanted} where none was"
+        in_text = f"{rate_of_calls} where one was wanted, {unwanted} where none was"
         text += f"; calls written as text: {in_text}"
     return text
 

@@ -94,8 +94,8 @@ def find_pools(prompts: Sequence[Prompt], jobs: Mapping[str, Job]) -> EvidencePo
     }
     for name, job in jobs.items():
         if job.prompts:
-            own = frozenset(prompt.key for prompt in bare if is_prompt_of(job, prompt))
-            pools[job_pool(name)] = EvidencePool(job_pool(name), own)
+            own_keys = frozenset(prompt.key for prompt in bare if is_prompt_of(job, prompt))
+            pools[job_pool(name)] = EvidencePool(job_pool(name), own_keys)
     return EvidencePools(pools=pools, family_of=family_of, pairs=frozenset(pairs))
 
 
@@ -226,8 +226,8 @@ class Observations:
 
     def is_settled(self, prompt: PromptKey, draw: int) -> bool:
         """Whether what came of a text counts."""
-        seen = self._by_text.get((prompt, draw))
-        return seen is not None and self._counts(seen[1])
+        observation = self._by_text.get((prompt, draw))
+        return observation is not None and self._counts(observation[1])
 
     def counting(self) -> Iterator[tuple[PromptKey, int, Observation]]:
         """All that counts: prompt, drawing, and what came of it."""
@@ -255,15 +255,15 @@ class Evidence:
         """
         pool = self.pools.pools[name]
         counts = _FamilyCounts(self.pools)
-        for prompt, draw, seen in self.observations.counting():
+        for prompt, draw, observation in self.observations.counting():
             if prompt not in pool.prompts:
                 continue
-            if pool.leaves_out_refusals and seen.is_refusal:
+            if pool.leaves_out_refusals and observation.is_refusal:
                 continue
             if pool.counts_calls:
-                counts.add(prompt, draw, seen.called_tool)
-            elif seen.passed is not None:
-                counts.add(prompt, draw, seen.passed)
+                counts.add(prompt, draw, observation.called_tool)
+            elif observation.passed is not None:
+                counts.add(prompt, draw, observation.passed)
         for prompt, draw in assumed_passes:
             if prompt in pool.prompts:
                 counts.add(prompt, draw, True)

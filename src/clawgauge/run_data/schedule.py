@@ -354,11 +354,11 @@ def _count_not_needed(search: Event, n_missing: int) -> int:
 def _read_tier_1(search: Event) -> str | None:
     """Whether a search told that the target is Tier 1: `yes`, `no`, or None where it did not
     tell."""
-    told = search.detail.get("tier1")
+    tier_1 = search.detail.get("tier1")
     if "tier1" not in search.detail and search.event == "decided":
         # A search of 0.1.0 ended when some tier was decided, and said which.
-        told = "yes" if search.detail.get("tier") == 1 else "no"
-    return told if told in ("yes", "no") else None
+        tier_1 = "yes" if search.detail.get("tier") == 1 else "no"
+    return tier_1 if tier_1 in ("yes", "no") else None
 
 
 def convert_detail(detail: Any, kind: type[T]) -> T | None:

@@ -334,14 +334,14 @@ def _find_warnings(target: Target, prompt: Prompt, call: CallOutcome) -> list[st
 def bounded_transcript(turns: list[TranscriptTurn]) -> tuple[list[TranscriptTurn], bool]:
     """The turns from the first on that fit, their texts cut; whether anything was left out."""
     room_bytes = TRANSCRIPT_CAP_BYTES
-    kept: list[TranscriptTurn] = []
+    kept_turns: list[TranscriptTurn] = []
     for turn in turns:
         bounded = _bound_turn(turn)
         room_bytes -= len(msgspec.json.encode(bounded))
         if room_bytes < 0:
             break
-        kept.append(bounded)
-    return kept, kept != turns
+        kept_turns.append(bounded)
+    return kept_turns, kept_turns != turns
 
 
 def _bound_turn(turn: TranscriptTurn) -> TranscriptTurn:

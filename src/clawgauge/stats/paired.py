@@ -107,21 +107,22 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     scale = next(filter(is_common, range(1, _MAX_DENOMINATOR + 1)), grid_scale)
     whole = [round(d * scale) for d in moving]
     step = math.gcd(*whole)
-    steps = [one // step for one in whole]
+    steps = [difference // step for difference in whole]
     # A pattern's sum is the total less twice what turns negative: as large as the one seen, or its
     # mirror image.
     most = max(0, sum(steps) - round(signed * scale / step)) // 2
     if len(steps) ** 2 * (most + 1) > _COUNTED_BITS_MAX:
         # The sums lie two steps apart: half of that is the correction for continuity.
         reached = sum(steps) - 2 * most - 1
-        return _clamp_p(math.erfc(reached / math.sqrt(2 * sum(one * one for one in steps))))
+        variance = sum(n_steps * n_steps for n_steps in steps)
+        return _clamp_p(math.erfc(reached / math.sqrt(2 * variance)))
     # Digit s of this number, in a base that no count reaches, counts the patterns in which s turns
     # negative.
     width = len(steps) + 1
     mask = (1 << width * (most + 1)) - 1
     counts = 1
-    for one in steps:
-        counts += (counts << width * one) & mask
+    for n_steps in steps:
+        counts += (counts << width * n_steps) & mask
     hits = 2 * (counts % ((1 << width) - 1))
     return _clamp_p(hits / (1 << len(steps)))
 
@@ -153,14 +154,18 @@ def paired_rate_interval(
     n_families = len(moved)
     if not n_families:
         return None
-    size = sum(one.n_prompts for one in moved) / n_families
-    step = size * (max(abs(one.total / one.n_prompts) for one in moved) or 1.0)
-    padded = [(one.total, float(one.n_prompts)) for one in moved] + [(step, size), (-step, size)]
+    size = sum(family.n_prompts for family in moved) / n_families
+    largest_move = max(abs(family.total / family.n_prompts) for family in moved)
+    step = size * (largest_move or 1.0)
+    padded = [(family.total, float(family.n_prompts)) for family in moved]
+    padded += [(step, size), (-step, size)]
     n = math.fsum(prompts for _, prompts in padded)
     mean = math.fsum(total for total, _ in padded) / n
     error = math.sqrt(math.fsum((total - mean * prompts) ** 2 for total, prompts in padded)) / n
-    plain = single and size == 1
-    quantile = _z(1 - alpha / 2) if plain else student_t_quantile(1 - alpha / 2, n_families + 1)
+    if single and size == 1:
+        quantile = _z(1 - alpha / 2)
+    else:
+        quantile = student_t_quantile(1 - alpha / 2, n_families + 1)
     return max(-1.0, mean - quantile * error), min(1.0, mean + quantile * error)
 
 
@@ -172,21 +177,21 @@ def smallest_rate_change(moved: Sequence[Moved], *, alpha: float = ALPHA) -> flo
     n = len(moved)
     if not n:
         return None
-    rates = [one.total / one.n_prompts for one in moved]
+    rates = [family.total / family.n_prompts for family in moved]
     up = math.fsum(rate * rate for rate in rates if rate > 0)
     down = math.fsum(rate * rate for rate in rates if rate < 0)
     background = 2 * min(up, down) / n
     step = max(map(abs, rates)) or 1.0
-    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
+    z_alpha = _z(1 - alpha / 2)
+    z_power = _z(POWER)
 
     def is_seen(change: float) -> bool:
         moving = background + change * step
-        wanted = z_alpha * math.sqrt(moving) + z_power * math.sqrt(
-            max(0.0, moving - change * change)
-        )
+        needed = z_alpha * math.sqrt(moving)
+        needed += z_power * math.sqrt(max(0.0, moving - change * change))
         # Below this many moves in one direction the test has no p-value under the level, whatever
         # they are.
-        return change * math.sqrt(n) >= wanted and n * change >= step * math.log2(2 / alpha)
+        return change * math.sqrt(n) >= needed and n * change >= step * math.log2(2 / alpha)
 
     return halve(0.0, step, lambda change: not is_seen(change), 40)[1] if is_seen(step) else None
 
@@ -259,7 +264,8 @@ def smallest_ratio_change(ratio_interval: Interval | None, *, alpha: float = ALP
     without a width."""
     if ratio_interval is None or not 0 < ratio_interval[0] < ratio_interval[1]:
         return None
-    z_alpha, z_power = _z(1 - alpha / 2), _z(POWER)
+    z_alpha = _z(1 - alpha / 2)
+    z_power = _z(POWER)
     error = math.log(ratio_interval[1] / ratio_interval[0]) / (2 * z_alpha)
     return math.expm1((z_alpha + z_power) * error)
 
@@ -287,11 +293,13 @@ def _arrangement_p(a: Sequence[float], b: Sequence[float], alpha: float) -> floa
     total = math.fsum(values)
 
     def gap(side: Sequence[float]) -> float:
-        own = math.fsum(side)
-        return abs((total - own) / len(b) - own / len(a))
+        sum_of_side = math.fsum(side)
+        return abs((total - sum_of_side) / len(b) - sum_of_side / len(a))
 
-    seen = gap(a) * (1 - 1e-12)
-    return sum(gap(side) >= seen for side in combinations(values, len(a))) / n_ways
+    # The last bits of a sum depend on its order.
+    gap_of_runs = gap(a) * (1 - 1e-12)
+    n_as_large = sum(gap(side) >= gap_of_runs for side in combinations(values, len(a)))
+    return n_as_large / n_ways
 
 
 def find_change(values: Sequence[float], usual_sd: float, n_usual: int = 4) -> int | None:

@@ -109,7 +109,8 @@ def _first_rank(n: int, q: float, reached: Callable[[float], bool]) -> int:
     # Searched only within eight standard deviations of the middle: outside, the function is 0 or 1
     # in a float.
     spread = 8 * math.sqrt(n * q * (1 - q)) + 8
-    first, last = max(0, math.floor(n * q - spread)), min(n, math.ceil(n * q + spread))
+    first = max(0, math.floor(n * q - spread))
+    last = min(n, math.ceil(n * q + spread))
     return first + bisect_left(
         range(first, last + 1), True, key=lambda rank: reached(binomial_cdf(rank, n, q))
     )
@@ -126,9 +127,9 @@ def percentile_interval(
     if low is None or high is None:
         return None
     scale = n / worth
-    return float(ordered[math.floor(low * scale) - 1]), float(
-        ordered[min(n, math.ceil(high * scale)) - 1]
-    )
+    low_rank = math.floor(low * scale)
+    high_rank = min(n, math.ceil(high * scale))
+    return float(ordered[low_rank - 1]), float(ordered[high_rank - 1])
 
 
 def independent_calls(ordered: Numbers, q: float, families: Collection[Sequence[float]]) -> float:

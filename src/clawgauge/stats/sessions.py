@@ -43,13 +43,13 @@ class SessionRate(NamedTuple):
 
 def measure_sessions(sessions: Sequence[Cluster], *, level: float = 0.95) -> SessionRate | None:
     """The rate over all turns with its interval; None of fewer than two sessions with turns."""
-    asked = [session for session in sessions if session.trials]
-    if len(asked) < 2:
+    with_turns = [session for session in sessions if session.trials]
+    if len(with_turns) < 2:
         return None
-    n_turns = sum(session.trials for session in asked)
-    rate = sum(session.passes for session in asked) / n_turns
-    n_sessions = n_turns**2 / sum(session.trials**2 for session in asked)
-    spread = math.fsum((session.passes - rate * session.trials) ** 2 for session in asked)
+    n_turns = sum(session.trials for session in with_turns)
+    rate = sum(session.passes for session in with_turns) / n_turns
+    n_sessions = n_turns**2 / sum(session.trials**2 for session in with_turns)
+    spread = math.fsum((session.passes - rate * session.trials) ** 2 for session in with_turns)
     variance = n_sessions / (n_sessions - 1) * spread / n_turns**2
     worth = n_sessions
     if 0 < rate < 1:

@@ -89,7 +89,8 @@ class EffectiveCounts(NamedTuple):
 def effective_counts(clusters: Sequence[Cluster]) -> EffectiveCounts | None:
     """Passes and trials scaled to what they are worth, keeping the rate; None without any, or of
     one prompt alone."""
-    passes, trials = sum(c.passes for c in clusters), sum(c.trials for c in clusters)
+    passes = sum(cluster.passes for cluster in clusters)
+    trials = sum(cluster.trials for cluster in clusters)
     if not trials or (len(clusters) == 1 and trials > 1):
         return None
     if trials == len(clusters):
@@ -121,7 +122,8 @@ class _Sums:
 
     def size(self) -> float:
         """Trials ÷ design effect, or the number of prompts where there is no variance."""
-        n, k = self.trials, self.passes
+        n = self.trials
+        k = self.passes
         if k in (0, n):
             return float(self.n_clusters)
         spread = (
@@ -140,12 +142,12 @@ def _bounded(clusters: Sequence[Cluster], size: float, edge: float) -> float:
     if rate in (0, 1):
         return size
     cleaner = list(_cleaner(clusters))
-    size = _largest(size, lambda s: lower_end(rate, s), min(lower_end(*one) for one in cleaner))
+    lowest_end = min(lower_end(*results) for results in cleaner)
+    size = _largest(size, lambda size: lower_end(rate, size), lowest_end)
     if rate < edge:  # below the edge a smaller size makes the tier likelier, and no cut can help
         return size
-    return _largest(
-        size, lambda s: _chance(rate, s, edge), min(_chance(*one, edge) for one in cleaner)
-    )
+    lowest_chance = min(_chance(*results, edge) for results in cleaner)
+    return _largest(size, lambda size: _chance(rate, size, edge), lowest_chance)
 
 
 def _cleaner(clusters: Sequence[Cluster]) -> Iterator[tuple[float, float]]:

@@ -171,14 +171,14 @@ def _count_rounds(
     context_tokens: int, rounds: Iterable[LoadRound], visits: Iterable[LoadVisit]
 ) -> int:
     """How many rounds were made to their end; the search is the first."""
-    made = {(visit.window.concurrency, visit.window.visit) for visit in visits}
+    loads_visited = {(visit.window.concurrency, visit.window.visit) for visit in visits}
     levels_by_number = {}
     for load_round in rounds:
         if load_round.context_tokens == context_tokens:
             levels_by_number[load_round.visit] = load_round.concurrency
     n_rounds = 1
     while (levels := levels_by_number.get(n_rounds + 1)) is not None:
-        if any((level, n_rounds + 1) not in made for level in levels):
+        if any((level, n_rounds + 1) not in loads_visited for level in levels):
             break
         n_rounds += 1
     return n_rounds

@@ -501,10 +501,10 @@ def _by_family(
 ) -> dict[PromptKey, list[float]]:
     """The traced values of each family, in ascending order."""
     values: dict[PromptKey, list[float]] = {}
-    place = 1 + _TRACED.index(column)
+    column_index = 1 + _TRACED.index(column)
     for key, stratum in strata:
         for trace in stratum.traces:
-            value = trace[place]
+            value = trace[column_index]
             if value is not None:
                 values.setdefault(family((key.suite, trace[0])), []).append(value)
     return {name: sorted(members) for name, members in values.items()}

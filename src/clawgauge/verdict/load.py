@@ -41,8 +41,8 @@ def judge_load(capacity: Sequence[CapacitySummary]) -> list[JobVerdict]:
         # Those that are fit first, else in the order in which they were loaded.
         fits.sort(key=lambda fit: fit.fit != Fitness.YES)
         ranking = []
-        for place, fit in enumerate(fits, start=1):
-            ranking.append(msgspec.structs.replace(fit, place=place))
+        for rank, fit in enumerate(fits, start=1):
+            ranking.append(msgspec.structs.replace(fit, place=rank))
         job = f"subagents at once, {length}"
         verdicts.append(JobVerdict(job=job, column=length, ranking=ranking))
     return verdicts

@@ -90,7 +90,10 @@ def assess_tool_needs(
         assessments[-1] = replace(assessments[-1], met=Fitness.NO, reason=reason)
     if never_shown is None:
         return assessments
-    return [replace(one, met=Fitness.CANNOT_TELL, reason=never_shown) for one in assessments]
+    undecided = []
+    for assessment in assessments:
+        undecided.append(replace(assessment, met=Fitness.CANNOT_TELL, reason=never_shown))
+    return undecided
 
 
 def find_never_shown(tools_seen: ToolsSeen | None) -> Reason | None:

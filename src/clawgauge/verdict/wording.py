@@ -228,8 +228,8 @@ def word_capacity(entry: CapacitySummary) -> str:
     if entry.swap_ms:
         return _word_swap(entry.swap_ms)
     if entry.truncated:
-        kept = f" to {entry.counted_tokens} tokens" if entry.truncated_by == "count" else ""
-        what = f"prompts of {length} tokens are SILENTLY TRUNCATED{kept} by the server"
+        cut_note = f" to {entry.counted_tokens} tokens" if entry.truncated_by == "count" else ""
+        what = f"prompts of {length} tokens are SILENTLY TRUNCATED{cut_note} by the server"
         return f"{what}: {_RAISE_WINDOW}"
     if entry.refused:
         return f"prompts of {length} tokens are refused: {entry.refused}"

@@ -154,22 +154,22 @@ class GeminiReader(EventReader):
         signature = part.thought_signature
         is_thought = part.thought is True
         if part.function_call is not None:
-            kept = ReplayedPart(call_id=part.function_call.id, signature=signature)
+            replayed = ReplayedPart(call_id=part.function_call.id, signature=signature)
         elif signature or (part.text and not is_thought):
-            kept = ReplayedPart(part.text or "", is_thought=is_thought, signature=signature)
+            replayed = ReplayedPart(part.text or "", is_thought=is_thought, signature=signature)
         else:
             return
-        self._n_replayed_chars += len(kept.text or "") + len(kept.call_id or "")
+        self._n_replayed_chars += len(replayed.text or "") + len(replayed.call_id or "")
         self._n_replayed_chars += len(signature or "") + 1
         if self._n_replayed_chars > _MAX_REPLAYED_CHARS:
             # Half of a reply would not be accepted: all of it is dropped.
             self._parts.clear()
             self._open_texts.clear()
-        elif kept.text is not None and not signature:
-            self._open_texts.append(kept.text)
+        elif replayed.text is not None and not signature:
+            self._open_texts.append(replayed.text)
         else:
             self._close_text()
-            self._parts.append(kept)
+            self._parts.append(replayed)
             self._is_signed = self._is_signed or bool(signature)
 
     def _close_text(self) -> None:
@@ -187,8 +187,8 @@ class GeminiReader(EventReader):
             finish_reason = "tool_calls"
         self.sink.finish(finish_reason)
         if reason not in _ORDINARY_ENDINGS:
-            words = f"{reason}: {message}" if message else reason
-            self.sink.note(warning=f"ended_early: the API ended the answer: {_quote(words)}")
+            description = f"{reason}: {message}" if message else reason
+            self.sink.note(warning=f"ended_early: the API ended the answer: {_quote(description)}")
         if self._is_signed and self._n_replayed_chars <= _MAX_REPLAYED_CHARS:
             self._close_text()
             self.sink.replay(ReplayedParts(tuple(self._parts)))
@@ -198,11 +198,11 @@ class GeminiReader(EventReader):
         if self._ended:
             return
         self._ended = True
-        words = str(feedback.block_reason)
+        description = str(feedback.block_reason)
         if feedback.block_reason_message:
-            words = f"{words}: {feedback.block_reason_message}"
+            description = f"{description}: {feedback.block_reason_message}"
         self.sink.finish("content_filter")
-        self.sink.note(refusal=f"the API blocked the prompt: {_quote(words)}")
+        self.sink.note(refusal=f"the API blocked the prompt: {_quote(description)}")
 
     def body(self, at_ns: int, data: bytes) -> None:
         refuse_crowded(data)
@@ -215,8 +215,8 @@ class GeminiReader(EventReader):
         self._take(at_ns, b"", fit(_Response, reply), data)
 
 
-def _quote(words: str) -> str:
-    return " ".join(words.split())[:_MAX_QUOTED_CHARS]
+def _quote(text: str) -> str:
+    return " ".join(text.split())[:_MAX_QUOTED_CHARS]
 
 
 def _report_usage(sink: Sink, usage: Mapping[str, Any]) -> None:

@@ -87,9 +87,9 @@ class TextStore:
 
     def add(self, value: Any) -> int:
         """Keeps `value`; returns its number."""
-        kept = _cut(value, self._cut_chars)
-        self._values.append(kept)
-        self._n_chars += _count_chars(kept)
+        shortened = _cut(value, self._cut_chars)
+        self._values.append(shortened)
+        self._n_chars += _count_chars(shortened)
         self._cut_down_to(_MAX_HELD_CHARS)
         return len(self._values) - 1
 
