@@ -57,7 +57,7 @@ from clawgauge.run_data.resume import resume_command
 from clawgauge.runner.agenda import cost_budget
 from clawgauge.runner.agendas import make_agenda
 from clawgauge.runner.context import Observer
-from clawgauge.secrets import SecretMask, mask_shapes, mask_strings
+from clawgauge.secrets import SecretMask, mask_shapes, mask_strings, public_settings
 from clawgauge.suites import prompts_sha256
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.wording import word_state
@@ -480,7 +480,8 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
         sampling[target.label] = usual._asdict()
         settings = provider.request_settings(call)
         if settings is not None:
-            sent[target] = settings
+            body = public_settings(settings.body)
+            sent[target] = msgspec.structs.replace(settings, body=body)
         differing = _prompt_sampling(plan, target, provider, usual)
         if differing:
             prompt_sampling[target.label] = differing

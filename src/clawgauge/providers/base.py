@@ -284,6 +284,8 @@ class Provider(AbstractAsyncContextManager["Provider"]):
         It is made by the same code as the request itself: `attempt` adds what is said to the model,
         and nothing else. Where a provider goes on with other settings after a refusal, it answers
         with those from then on. None where a provider cannot say.
+
+        It is asked after every call. What is shaped like a key is masked where this is recorded.
         """
         return None
 

@@ -41,7 +41,7 @@ from clawgauge.runner.decision import DecisionAgenda
 from clawgauge.runner.judging import JudgingFault, NotInTime, guard_check
 from clawgauge.runner.pacing import Pace
 from clawgauge.runner.record import Source, bounded_error, make_result
-from clawgauge.secrets import mask_strings
+from clawgauge.secrets import mask_strings, public_settings
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.timeline import Timeline
 
@@ -186,7 +186,7 @@ class TargetRun:
             self._report_settings(sent)
 
     def _report_settings(self, sent: SentSettings) -> None:
-        body = mask_strings(sent.body, self._source.redact)
+        body = mask_strings(public_settings(sent.body), self._source.redact)
         self._run.event("request_settings", self._target, path=sent.path, body=body)
 
     async def ask_next(self, only: Cell | None = None) -> bool:

@@ -40,7 +40,6 @@ from clawgauge.records import (
     SentSettings,
 )
 from clawgauge.registry import EMBEDDED, EMBEDDED_MODEL, OPENAI_CHAT
-from clawgauge.secrets import public_settings
 from clawgauge.small_file import UnfitFile, read_small_file
 from clawgauge.words import format_bytes
 
@@ -217,7 +216,7 @@ class Embedded(Provider):
     def request_settings(self, call: Call) -> SentSettings:
         settings = chat_settings(call, self.sampling(call))
         body = put_over(settings, self._extra_body, ChatServer.sampling_names)
-        return SentSettings(path="/v1/chat/completions", body=public_settings(body))
+        return SentSettings(path="/v1/chat/completions", body=body)
 
     async def find_window(self, model: str) -> int:
         """What the table says; else the model's own window, as far as memory allows.

@@ -122,7 +122,7 @@ class HttpServer(Provider):
             # The call itself will end with it.
             return None
         path = urlsplit(self.base_url).path + urlsplit(self.request_path(call)).path
-        return SentSettings(path=path, body=public_settings(body))
+        return SentSettings(path=path, body=body)
 
     def check_here(self, model: str) -> None:
         if self._lacks_key:
