@@ -44,6 +44,7 @@ VERBS = {
     "route": "tiers and figures into OpenClaw or LiteLLM configuration",
     "completion": "what makes a shell complete all this",
     "node": "serve a run that another machine drives",
+    "mcp": "the runs of this machine as tools for an agent",
     "trust": "let the clawgauge.toml found here count in full",
 }
 _PURPOSE = (

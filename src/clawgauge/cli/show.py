@@ -18,7 +18,8 @@ from clawgauge.reports.call import render_call
 from clawgauge.reports.document import Commands, Part, Prose, Section
 from clawgauge.reports.grid import describe_grid
 from clawgauge.reports.summary import describe_summary
-from clawgauge.run_data import Row, Run
+from clawgauge.run_data import Run
+from clawgauge.run_data.calls import CallFinder
 from clawgauge.run_data.resume import resume_command
 from clawgauge.run_data.state import RunState, read_state
 from clawgauge.summary import summarize_folder
@@ -74,33 +75,15 @@ def _describe_state(path: Path) -> list[Part]:
 
 def _show_calls(path: Path, cell: str, *, as_json: bool) -> int:
     run = Run.open(path)
-    fitting = _Fitting(cell)
+    finder = CallFinder(cell)
     prompts = run.prompts_by_text()
-    rows_read = run.feed(fitting)
-    if not fitting.offsets:
+    rows_read = run.feed(finder)
+    if not finder.offsets:
         forms = "PROMPT_ID, SUITE/PROMPT_ID or TARGET/SUITE/PROMPT_ID#REPEAT"
         raise RunFolderError(f"no call in {path.name} fits {cell!r}: name one as {forms}")
-    for _, result in run.results_at(fitting.offsets):
+    for _, result in run.results_at(finder.offsets):
         if as_json:
             print_json(msgspec.structs.replace(result, asked=result.was_asked))
         else:
             sys.stdout.write(render_call(result, prompts.get(result.text)))
     return tell_unreadable(rows_read.n_unreadable_lines)
-
-
-class _Fitting:
-    """Where the calls are that CALL names: a suffix of TARGET/SUITE/PROMPT_ID, with an optional
-    #REPEAT."""
-
-    def __init__(self, cell: str) -> None:
-        self.offsets: list[int] = []
-        self._cell = cell
-        # A number behind a hash sign may also be part of the id: `P3#2` is the second form of `P3`.
-        self._name, _, self._repeat = cell.rpartition("#")
-
-    def add(self, rows: list[Row], offsets: list[int]) -> None:
-        for row, offset in zip(rows, offsets, strict=True):
-            target, prompt = row.target.label, f"{row.suite}/{row.prompt_id}"
-            names = {row.prompt_id, prompt, f"{target}/{prompt}", row.prompt_name, target}
-            if self._cell in names or (self._name in names and self._repeat == str(row.repeat)):
-                self.offsets.append(offset)

@@ -15,10 +15,11 @@ import msgspec
 from clawgauge.errors import ClawgaugeError, RunFolderError
 from clawgauge.journal.disk import LINE_CAP_BYTES, RESULTS, open_file
 from clawgauge.journal.reader import line_decoder
-from clawgauge.reports.html.calls import OUTCOMES, classify, reason_of
+from clawgauge.reports.html.calls import OUTCOMES, classify
 from clawgauge.run_data import Row, Run
+from clawgauge.run_data.calls import reason_of
 from clawgauge.run_data.state import RunState, read_state
-from clawgauge.view.workers import Workers
+from clawgauge.workers import Workers
 
 MAX_ROWS = 200  # as many as live.js shows
 MAX_LISTENERS = 100

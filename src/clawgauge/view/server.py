@@ -35,7 +35,7 @@ from clawgauge.view.pages import (
     run_link,
     version_of,
 )
-from clawgauge.view.workers import Workers
+from clawgauge.workers import Workers
 
 HOST = "127.0.0.1"
 _PAGE_THREADS = 4

@@ -19,7 +19,7 @@ import pytest
 from clawgauge.journal.folder import RunFolder
 from clawgauge.view import live
 from clawgauge.view.live import MAX_LISTENERS, MAX_ROWS, Feeds
-from clawgauge.view.workers import Workers
+from clawgauge.workers import Workers
 from support.command import chat_config, clean_environment, trust_configuration, write_suite
 from support.scripted_server import Held, ScriptedServer, Text
 from support.view import View, started, viewing

@@ -11,6 +11,7 @@ from clawgauge.records import Attempt, Prompt, Result, ToolInvocation, Transcrip
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 from clawgauge.reports.words import shown_ms
 from clawgauge.run_data import Row
+from clawgauge.run_data.calls import reason_of
 
 _MAX_WHY_CHARS = 240
 _MAX_TOOLS_CHARS = 120
@@ -46,13 +47,6 @@ def classify(call: Row | Result) -> int:
     if call.objective_pass is None:
         return ANSWERED
     return PASS if call.objective_pass else FAIL
-
-
-def reason_of(call: Result | Row) -> str | None:
-    """What stands beside an outcome: why there was no answer, no pass, or no verdict."""
-    if not call.success:
-        return call.failure_type
-    return call.violation or call.not_judged
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

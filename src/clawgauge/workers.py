@@ -21,7 +21,7 @@ class Workers:
     def __init__(self, name: str, n_threads: int) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         for number in range(n_threads):
-            thread = threading.Thread(target=self._work, name=f"view {name} {number}", daemon=True)
+            thread = threading.Thread(target=self._work, name=f"{name} {number}", daemon=True)
             thread.start()
 
     async def run(self, job: Callable[[], T]) -> T:
