@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 # Compiled once, not anew in every worker and every command that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test test-slow test-real check dist bench mutants docs format clean
+.PHONY: setup run test test-slow test-real check dist release-check bench mutants docs format clean
 
 setup: $(READY)
 
@@ -62,9 +62,14 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A wheel and a source package as an index takes them, the wheel in a clean environment, the pages as a site.
+# A wheel and a source package as an index takes them, the wheel in a clean environment, the pages as a site; then the
+# wheel as a stranger installs it, and a first run without a network. PYTHONS="python3.11 python3.13" tries several.
 dist:
 	PYTHON=$(PYTHON) scripts/check-dist
+
+# The same for every Python that is found.
+release-check:
+	PYTHON=$(PYTHON) PYTHONS="$${PYTHONS:-$$($(PYTHON) scripts/find-pythons)}" scripts/check-dist
 
 format: setup
 	$(BIN)/ruff format .

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from support.command import clawgauge, clean_environment, trust_configuration
@@ -72,6 +73,28 @@ def test_the_action_hands_its_inputs_on_in_variables() -> None:
     assert all("${{" not in step.get("run", "") for step in steps)
     given = {name for step in steps for name in step.get("env", {})}
     assert {"TARGETS", "SUITES", "ARGUMENTS", "BASELINE", "FAIL_ON"} <= given
+
+
+@pytest.mark.parametrize(
+    ("requirement", "installed"), [("", ROOT), ("clawgauge==9", "clawgauge==9")]
+)
+def test_the_action_installs_the_program_that_it_is_a_part_of(
+    tmp_path: Path, requirement: str, installed: str | Path
+) -> None:
+    """Published or not; another one where the user names it. The step is run as a runner would."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (step,) = [
+        step["run"] for step in action["runs"]["steps"] if "pip install" in step.get("run", "")
+    ]
+    assert action["inputs"]["requirement"]["default"] == ""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\nfor word; do last=$word; done\nprintf %s "$last" > installed\n')
+    python.chmod(0o755)
+    inputs = {"REQUIREMENT": requirement, "GITHUB_ACTION_PATH": str(ROOT)}
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["bash", "-ec", step], cwd=tmp_path, env={**inputs, "PATH": path}, check=True)
+    assert (tmp_path / "installed").read_text() == str(installed)
 
 
 def test_the_image_has_its_model_for_whoever_runs_it() -> None:
