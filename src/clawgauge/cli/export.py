@@ -1,6 +1,7 @@
 """Write the results of one or more runs as one flat table: CSV, Parquet or JSON Lines, one row per
 result.
 
+Or, for OpenTelemetry, as one span per call (otlp) or as histograms (otlp-metrics), in lines of OTLP/JSON.
 Several runs stack: the column run_id tells them apart. The columns are in docs/export.md."""
 
 from __future__ import annotations
@@ -14,9 +15,19 @@ from pathlib import Path
 from clawgauge.cli.files import open_run, output_file, tell_unreadable
 from clawgauge.cli.process import interruption
 from clawgauge.errors import ConfigError
-from clawgauge.export import ResultStream, choose_columns, iter_csv, iter_jsonl, write_parquet
+from clawgauge.export import (
+    OtlpExport,
+    ResultStream,
+    choose_columns,
+    iter_csv,
+    iter_jsonl,
+    write_parquet,
+)
 from clawgauge.reports.clean import clean_lines, clean_terminal
 from clawgauge.words import plural
+
+_OTLP_FORMS = ("otlp", "otlp-metrics")
+_FORMS = ("csv", "parquet", "jsonl", *_OTLP_FORMS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=["latest"],
         help="a run id, a path to a run folder, or latest",
     )
-    add("--format", choices=("csv", "parquet", "jsonl"), help="default: as FILE ends, else csv")
+    add("--format", choices=_FORMS, help="default: as FILE ends, else csv")
     add("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
     add("--columns", metavar="A,B", help="only these columns, in this order")
     add("--excel-safe", action="store_true", help="CSV: no cell is a formula; marked as UTF-8")
+    add("--texts", action="store_true", help="otlp: prompts and answers in the spans, too")
     add("--runs-dir", type=Path, metavar="DIR", help="default: that of clawgauge.toml, else runs")
 
 
@@ -46,6 +58,8 @@ _FORM_BY_SUFFIX = {
 
 def execute(arguments: argparse.Namespace) -> int:
     form = _choose_form(arguments)
+    if form in _OTLP_FORMS:
+        return _export_otlp(arguments, form)
     columns = choose_columns(_read_names(arguments.columns))
     results = ResultStream(_open_folders(arguments))
     if form == "parquet":
@@ -63,6 +77,15 @@ def execute(arguments: argparse.Namespace) -> int:
     return tell_unreadable(results.n_unreadable)
 
 
+def _export_otlp(arguments: argparse.Namespace, form: str) -> int:
+    export = OtlpExport(_open_folders(arguments), with_texts=arguments.texts)
+    lines = export.iter_traces() if form == "otlp" else export.iter_metrics()
+    _write_lines(lines, arguments.output)
+    if arguments.output is not None:
+        sys.stderr.write(clean_lines(f"{plural(export.n_calls, 'call')} in {arguments.output}"))
+    return tell_unreadable(export.n_unreadable)
+
+
 def _choose_form(arguments: argparse.Namespace) -> str:
     """csv, parquet or jsonl: as the user says, else as the name of the file ends. Raises
     `ConfigError` where that cannot be written, or not there."""
@@ -77,6 +100,10 @@ def _choose_form(arguments: argparse.Namespace) -> str:
             f"export writes no {suffix} files, as {output} would be: end its name in {suffixes}, "
             f"or say what it is with --format"
         )
+    if arguments.texts and form != "otlp":
+        raise ConfigError(f"--texts is about the spans of --format otlp, and the format is {form}")
+    if form in _OTLP_FORMS and arguments.columns is not None:
+        raise ConfigError(f"--columns is about tables, and the format is {form}")
     if arguments.excel_safe and form != "csv":
         raise ConfigError(f"--excel-safe is about CSV, and the format is {form}")
     if form == "parquet" and output is None:

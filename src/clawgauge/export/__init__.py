@@ -1,6 +1,7 @@
 """Results in other people's formats: one flat row per result, for pandas, DuckDB, Polars and
 spreadsheets."""
 
+from clawgauge.export.otlp import OtlpExport
 from clawgauge.export.rows import (
     COLUMNS,
     Column,
@@ -14,6 +15,7 @@ from clawgauge.export.rows import (
 __all__ = [
     "COLUMNS",
     "Column",
+    "OtlpExport",
     "ResultStream",
     "choose_columns",
     "iter_csv",
