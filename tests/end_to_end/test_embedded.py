@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from clawgauge.providers.embedded.provider import fetch
 from support.command import clawgauge, clean_environment, write_suite
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
@@ -88,3 +90,32 @@ def test_the_model_is_fetched_once_and_said_when_it_cannot_be(tmp_path: Path) ->
     assert record["failure_type"] == "model_not_found"
     assert "clawgauge doctor --get-embedded" in record["error"]
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_library_that_the_system_lacks_is_named(tmp_path: Path) -> None:
+    """llama.cpp is installed and does not start: the run says which library to install, and blames no model."""
+    write_suite(tmp_path / "one.json", {"prompt": "hello"})
+    broken = (
+        "import sys; from clawgauge.providers.embedded import provider\n"
+        "why = 'libgomp.so.1: cannot open shared object file'\n"
+        "lacking = 'import builtins; real = builtins.__import__\\n'"
+        "'def load(name, *rest):\\n'"
+        "'    if name == \"xllamacpp\": raise ImportError(' + repr(why) + ')\\n'"
+        "'    return real(name, *rest)\\n'"
+        "'builtins.__import__ = load\\n'"
+        "'from clawgauge.providers.embedded.child import main; main()'\n"
+        "provider.isolated_module = lambda _, options: [sys.executable, '-c', lacking, options]\n"
+        "from clawgauge.cli import main\n"
+        "sys.exit(main(['run', '-t', 'embedded:smollm2-135m', '-s', 'one.json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", broken],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode != 0
+    assert "runtime_missing" in done.stderr and "libgomp1" in done.stderr
+    assert "model_not_found" not in done.stderr

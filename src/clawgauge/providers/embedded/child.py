@@ -12,12 +12,17 @@ import json
 import os
 import sys
 from pathlib import Path
-
-import xllamacpp
+from typing import Any
 
 
 def main() -> None:
     """Serve what the JSON of the first argument says, on a loopback port of the system's choice."""
+    try:
+        # Its wheels leave some libraries to the system, and a small image may lack them.
+        import xllamacpp
+    except ImportError as fault:
+        _report({"unloadable": str(fault)})
+        os._exit(0)
     options = json.loads(sys.argv[1])
     params = xllamacpp.CommonParams()
     params.model.path = options["model"]
@@ -35,12 +40,16 @@ def main() -> None:
         report = {"address": server.listening_address}
     except (RuntimeError, ValueError, OSError) as fault:
         report = {"error": str(fault)}
-    sys.stdout.write(json.dumps(report) + "\n")
-    sys.stdout.flush()
+    _report(report)
     if "address" in report:
         while sys.stdin.buffer.read(4096):
             pass
     os._exit(0)
+
+
+def _report(report: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

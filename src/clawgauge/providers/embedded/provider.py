@@ -166,6 +166,14 @@ def _count_threads() -> int:
     return max(1, n_cores - 1)
 
 
+def _unloadable(reason: str) -> CallFailure:
+    """That llama.cpp is installed and does not start, because the system lacks what it needs."""
+    message = f"llama.cpp cannot be started ({reason})"
+    if "libgomp" in reason:
+        message += ": install that library, which Debian and Ubuntu call libgomp1"
+    return CallFailure("skipped_unavailable", "runtime_missing", message)
+
+
 class Embedded(Provider):
     """Serves one model at a time.
 
@@ -301,6 +309,8 @@ class Embedded(Provider):
             report = decode_lenient(stamped_line[1]) or {}
             if "address" in report:
                 return str(report["address"])
+            if "unloadable" in report:
+                raise _unloadable(str(report["unloadable"]))
             if "error" in report:
                 error = str(report["error"])
         if error is None:
