@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
+import subprocess
 import time
 from collections import deque
 from contextlib import suppress
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clawgauge.agent_server.arguments import Asking
-from clawgauge.child_processes import adopt, isolated_module, release, signal_group
+from clawgauge.child_processes import KILL, adopt, isolated_module, release, signal_group
 from clawgauge.errors import ClawgaugeError, RequestError
 from clawgauge.records import RunConfig
 from clawgauge.run_data import Row, Run
@@ -32,6 +32,9 @@ _LOOK_PAUSE_S = 0.05
 _MAX_OUTPUT_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 16
 _NOTES_KEPT = 20
+# What Ctrl-C is to a run; on Windows only a group of its own can be sent the like.
+_END_IN_ORDER = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT)
+_NEW_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 # How long a run has to write its summary once it is told to end.
 _FAREWELL_S = 20.0
 
@@ -220,9 +223,9 @@ class RunLauncher:
             stderr=asyncio.subprocess.PIPE,
             limit=_MAX_LINE_BYTES,
             start_new_session=True,
+            creationflags=_NEW_GROUP,
         )
-        if sys.platform != "win32":
-            adopt(process.pid)
+        adopt(process.pid)
         return process
 
     async def _wait_for_folder(self, run: _StartedRun, watching: asyncio.Task[None]) -> None:
@@ -273,8 +276,7 @@ async def _watch(run: _StartedRun) -> None:
     await asyncio.gather(_drain(process.stdout, None), _drain(process.stderr, run.notes))
     await process.wait()
     run.ended_s = time.monotonic()
-    if sys.platform != "win32":
-        release(process.pid)
+    release(process.pid)
 
 
 async def _drain(stream: asyncio.StreamReader | None, notes: deque[str] | None) -> None:
@@ -294,10 +296,7 @@ async def _interrupt(run: _StartedRun) -> None:
     process = run.process
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            if sys.platform == "win32":
-                process.terminate()
-            else:
-                process.send_signal(signal.SIGINT)
+            process.send_signal(_END_IN_ORDER)
         with suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
                 await process.wait()
@@ -311,14 +310,9 @@ async def _interrupt(run: _StartedRun) -> None:
 async def _end(process: asyncio.subprocess.Process) -> None:
     """See that nothing is left of a child."""
     if process.returncode is None:
-        with suppress(ProcessLookupError):
-            if sys.platform == "win32":
-                process.kill()
-            else:
-                signal_group(process.pid, signal.SIGKILL)
+        signal_group(process.pid, KILL)
         await process.wait()
-    if sys.platform != "win32":
-        release(process.pid)
+    release(process.pid)
 
 
 class _Spending:

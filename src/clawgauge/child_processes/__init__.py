@@ -30,6 +30,10 @@ _START = (
     "sys.path += [folder for folder in path.split(chr(10)) if folder not in sys.path]; "
     "runpy.run_module(module, run_name='__main__', alter_sys=True)"
 )
+# Windows has no process groups: there a group is a process and whatever came of it.
+_HAS_GROUPS = hasattr(os, "killpg")
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""The signal that nothing survives. Windows has one that ends a process, and that is it."""
 # What an interpreter needs to start at all, which is all that the supervisor does.
 _INTERPRETER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -101,14 +105,39 @@ def release(group_id: int) -> None:
 
 
 def signal_group(group_id: int, signal_number: int) -> bool:
-    """Signal a process group; signal 0 only asks. False where nobody is left in it."""
+    """Signal a process group; signal 0 only asks. False where nobody is left in it.
+
+    On Windows every other signal than 0 ends the process and what came of it at once.
+    """
     if group_id <= 1:
         return False
+    if not _HAS_GROUPS:
+        return _end_tree(group_id) if signal_number else _is_alive(group_id)
     # A group's number is not given out again while it has a member: an orphaned grandchild is
     # still reached safely.
     with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
         os.killpg(group_id, signal_number)
         return True
+    return False
+
+
+def _end_tree(process_id: int) -> bool:
+    """End a process and its descendants; False where it is gone by then, as it should be."""
+    import psutil  # slow to load, and needed where there are no groups alone
+
+    with suppress(psutil.Error):
+        process = psutil.Process(process_id)
+        for member in [*process.children(recursive=True), process]:
+            with suppress(psutil.Error):
+                member.kill()
+    return _is_alive(process_id)
+
+
+def _is_alive(process_id: int) -> bool:
+    import psutil
+
+    with suppress(psutil.Error):
+        return bool(psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE)
     return False
 
 
@@ -118,7 +147,7 @@ def kill_all_groups() -> None:
     Takes no lock: a signal handler may call it at any moment.
     """
     for group_id in tuple(_live_groups):
-        signal_group(group_id, signal.SIGKILL)
+        signal_group(group_id, KILL)
 
 
 class _Supervisor:
@@ -160,7 +189,7 @@ class _Supervisor:
             )
         except OSError:  # no process to be had: every other way to leave still ends the children
             return
-        if self._process.stdin is not None:
+        if self._process.stdin is not None and hasattr(os, "set_blocking"):
             # A pipe that nobody empties must not hold the run.
             os.set_blocking(self._process.stdin.fileno(), False)
         self.send("".join(f"+{group_id}\n" for group_id in _live_groups))

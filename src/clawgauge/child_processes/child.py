@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from clawgauge.child_processes import adopt, release, signal_group
+from clawgauge.child_processes import KILL, adopt, release, signal_group
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure
 
@@ -223,7 +223,7 @@ class Child(asyncio.SubprocessProtocol):
                 await asyncio.sleep(_POLL_S)
                 is_alive = signal_group(self.group_id, 0)
         finally:
-            signal_group(self.group_id, signal.SIGKILL)
+            signal_group(self.group_id, KILL)
             try:
                 await _wait(self._has_exited, _REAP_S)
             finally:

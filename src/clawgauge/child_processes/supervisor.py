@@ -13,8 +13,9 @@ import sys
 def main() -> None:
     # A signal to everything of a service or a terminal reaches the program too, and its end is what
     # we wait for.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     live_groups: set[int] = set()
     for line in sys.stdin.buffer:
         group_id = int(line[1:])
@@ -24,10 +25,20 @@ def main() -> None:
             live_groups.discard(group_id)
     for group_id in live_groups:
         try:
-            os.killpg(group_id, signal.SIGKILL)
+            end(group_id)
         except OSError:  # gone by itself
             continue
     os._exit(0)
+
+
+def end(group_id: int) -> None:
+    if hasattr(os, "killpg"):
+        os.killpg(group_id, signal.SIGKILL)
+        return
+    # Windows has no groups, and its own program for a process and all that came of it.
+    import subprocess
+
+    subprocess.run(["taskkill", "/T", "/F", "/PID", str(group_id)], check=False)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import stat
+import sys
 
 from clawgauge.cli.process import DONE, keep_secrets, run_async
 from clawgauge.errors import RequestError
@@ -17,6 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
+    if sys.platform == "win32":
+        raise RequestError(
+            "a node needs Linux or macOS, and this is Windows: drive a run from here, "
+            "and let another machine be the node"
+        )
     # A terminal, a file, a device: the loop itself takes none of them, and would end the process
     # for it.
     if not _is_pipe(0) or not _is_pipe(1):

@@ -30,7 +30,7 @@ UNREADABLE_LINES = 5
 OWN_FAULT = 70
 INTERRUPTED = 130
 _ESCAPED = "clawgauge.escaped"
-_SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # not every system has all of them
+_SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # no system has all
 _SIGNALS = [getattr(signal, name) for name in _SIGNAL_NAMES if hasattr(signal, name)]
 # `timeout`, service managers and closing terminals send a signal twice in one breath; only a person
 # repeats Ctrl-C.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import time
 import warnings
@@ -18,7 +17,7 @@ from typing import IO, TypeVar, cast
 
 import psutil
 
-from clawgauge.child_processes import release, signal_group, start_adopted
+from clawgauge.child_processes import KILL, release, signal_group, start_adopted
 
 _Figure = TypeVar("_Figure")
 
@@ -123,7 +122,7 @@ def _await_end(process: subprocess.Popen[bytes], deadline_s: float) -> tuple[byt
     if has_ended:
         with suppress(subprocess.TimeoutExpired):
             return output, process.wait(_seconds_until(deadline_s))
-    signal_group(process.pid, signal.SIGKILL)
+    signal_group(process.pid, KILL)
     try:
         exit_code = process.wait(KILL_GRACE_S)
     except subprocess.TimeoutExpired:

@@ -41,11 +41,11 @@ _NO_LIMIT_BYTES = 1 << 60
 
 def describe_host(environ: Mapping[str, str], root: Path = ROOT) -> dict[str, Any]:
     """Name and kind of the system. `root` is where its /proc, /sys and /run are."""
-    system = os.uname()
+    system = platform.uname()
     distribution = read_figure(lambda: platform.freedesktop_os_release().get("PRETTY_NAME"))
     return {
-        "hostname": system.nodename,
-        "system": system.sysname,
+        "hostname": system.node,
+        "system": system.system,
         "release": system.release,
         "machine": system.machine,
         "distribution": distribution,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ def _read_machine(environ: Mapping[str, str]) -> _Readings:
         memory=memory,
         swap=swap,
         disk=read_figure(lambda: shutil.disk_usage(Path.cwd())),
-        load=read_figure(os.getloadavg),
+        load=read_figure(psutil.getloadavg),
         processes=processes,
         outputs=outputs or dict.fromkeys(COMMANDS),
     )

@@ -17,8 +17,10 @@ MAX_RUN_ID_CHARS = 120
 _MAX_NAME_BYTES = 240
 _SHOWN_CHARS_OF_A_LONG_ID = 40
 _WINDOWS_CHARACTERS = frozenset('<>:"|?*')
+# Windows takes the raised digits for the plain ones.
 _DOS_DEVICES = frozenset(
-    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)}
+    {"con", "prn", "aux", "nul", "conin$", "conout$"}
+    | {f"{port}{n}" for port in ("com", "lpt") for n in "123456789\u00b9\u00b2\u00b3"}
 )
 # Control, format (bidi marks among them), surrogate, line and paragraph separator: a name with one
 # of these is none that a person can read back.
