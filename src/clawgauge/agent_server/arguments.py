@@ -1,4 +1,4 @@
-"""What the tools take, as types: the schema that an agent is shown, and what refuses anything else."""
+"""What the tools take, as types: the schema that an agent is shown, and what refuses all else."""
 
 from __future__ import annotations
 

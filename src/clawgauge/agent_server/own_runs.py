@@ -90,7 +90,7 @@ class RunLauncher:
         self._starting = asyncio.Lock()
 
     async def rehearse(self, asking: Asking) -> dict[str, Any]:
-        """What a run would ask, how long it would take and what it would cost. No model is asked."""
+        """What a run would ask, how long it would take and at what cost. No model is asked."""
         options = [*_options_of(asking), "--dry-run", "--json"]
         if asking.max_calls is not None:
             options.append(f"--max-calls={asking.max_calls}")
@@ -210,7 +210,8 @@ class RunLauncher:
             seconds = min(seconds, float(asking.max_time_s))
         if calls < n_targets or seconds < 1:
             raise RequestError(
-                "what runs from here may take is used up: the user has to start clawgauge mcp anew, "
+                "what runs from here may take is used up: "
+                "the user has to start clawgauge mcp anew, "
                 "or run clawgauge run"
             )
         return RunLimits(calls=calls, seconds=seconds, usd=left.usd)
@@ -253,7 +254,8 @@ def _options_of(asking: Asking) -> list[str]:
     unknown = [suite for suite in asking.suites if suite not in BUILTIN_SUITES]
     if unknown:
         raise RequestError(
-            f"there is no built-in suite {', '.join(unknown)}; there are {', '.join(BUILTIN_SUITES)}"
+            f"there is no built-in suite {', '.join(unknown)}; "
+            f"there are {', '.join(BUILTIN_SUITES)}"
         )
     options = [f"--target={target}" for target in asking.targets]
     options += [f"--suite={suite}" for suite in asking.suites]

@@ -137,7 +137,7 @@ class Toolbox:
             ),
             AgentTool(
                 name="list_calls",
-                description="Lists calls of a run with their outcome, for example those that failed.",
+                description="Lists calls of a run with their outcome, such as those that failed.",
                 arguments=CallsQuery,
                 run=self._reading(answers.list_calls),
             ),

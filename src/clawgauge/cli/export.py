@@ -1,7 +1,7 @@
 """Write the results of one or more runs as one flat table: CSV, Parquet or JSON Lines, one row per
 result.
 
-Or, for OpenTelemetry, as one span per call (otlp) or as histograms (otlp-metrics), in lines of OTLP/JSON.
+Or, for OpenTelemetry, as one span per call (otlp) or as histograms (otlp-metrics).
 Several runs stack: the column run_id tells them apart. The columns are in docs/export.md."""
 
 from __future__ import annotations

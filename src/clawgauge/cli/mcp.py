@@ -1,4 +1,4 @@
-"""Offer the runs of this machine to an agent as tools, over the Model Context Protocol on standard input and output.
+"""Offer the runs of this machine to an agent as tools, over the Model Context Protocol on stdio.
 
 It only reads, unless --allow-run is given. Runs of your own work are left out. Needs an extra:
 pip install 'clawgauge[mcp]'."""

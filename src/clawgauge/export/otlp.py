@@ -1,7 +1,7 @@
 """Runs for tools that speak OpenTelemetry: a span a call, and histograms, as OTLP's JSON.
 
-Each line is whole in itself (`TracesData` or `MetricsData`), as the file exporter of the protocol has
-it; a collector takes it as the body of a request. Names follow the conventions for generative AI
+Each line is whole in itself (`TracesData` or `MetricsData`), as the protocol's file exporter does;
+a collector takes it as the body of a request. Names follow the conventions for generative AI
 where they have one, else they begin with `clawgauge.`. Of the protocol's JSON: whole numbers of 64
 bits are texts, ids are hexadecimal, enums are numbers.
 """
