@@ -31,9 +31,10 @@ $(READY): $(RUNS)
 
 run: $(RUNS)
 	@$(BIN)/clawgauge run -t embedded:smollm2-135m
-	@printf '%s\n' "" "Next: $(BIN)/clawgauge view            this run in a browser" \
-	"      $(BIN)/clawgauge init            looks for your own models and writes a clawgauge.toml" \
-	"      $(BIN)/clawgauge run --dry-run   what would be asked of them" >&2
+	@printf '%s\n' "" "$(BIN)/clawgauge init   looks for your own models, writes a clawgauge.toml" \
+	"$(BIN)/clawgauge run    asks them until it is decided what they are fit for" \
+	"smollm2-135m is for trying the tool out; a model of your own is named with -t:" \
+	"$(BIN)/clawgauge run -t ollama_openai:llama3.2:3b  (or -t embedded:FILE.gguf)" >&2
 
 # Six at once on two cores: much of the tests' time is waiting for deadlines and processes. They must pass on a machine
 # that has never run them and is busy. To see that they do (the loops end with the shell that started them):

@@ -49,7 +49,7 @@ def test_the_printed_commands_fill_what_is_missing(place: Path, server: Scripted
     for command in commands:
         assert clawgauge(place, *shlex.split(command)[1:]).code == 0
     assert json.loads(history(place, "--fill", "--json").stdout)["fill"] == []
-    assert "# nothing is missing" in history(place, "--fill").stdout
+    assert "nothing is missing" in history(place, "--fill").stdout
 
 
 def test_nothing_is_proposed_for_a_provider_without_its_key(place: Path) -> None:
@@ -68,7 +68,7 @@ def test_nothing_is_proposed_for_a_provider_without_its_key(place: Path) -> None
         clawgauge(place, "history", "--fill", env={"COLUMNS": "80", **key}),
     )
     assert "-t paid:m" not in shown.stdout and "-t fake:other-model" in shown.stdout
-    assert "# left out: 4 prompts of paid:m, PAID_KEY is not set" in shown.stdout
+    assert "left out: 4 prompts of paid:m, PAID_KEY is not set" in shown.stdout
     assert (
         "paid:m" in keyed.stdout.partition("to fill what is missing")[2]
         and "is not set" not in keyed.stdout

@@ -53,8 +53,8 @@ def test_show_keeps_within_the_terminal(finished: Outcome) -> None:
     assert max(map(len, narrow.splitlines())) <= 80
     narrower = clawgauge(finished.cwd, "show", env={"COLUMNS": "50"}).stdout
     assert max(map(len, narrower.splitlines())) <= 50
-    assert "first ms" not in narrower.partition("no room for")[0]
-    assert "first ms" in clawgauge(finished.cwd, "show").stdout
+    assert "first token" not in narrower.partition("no room for")[0]
+    assert "first token" in clawgauge(finished.cwd, "show").stdout
     assert "p99 ms" in clawgauge(finished.cwd, "show", "-v").stdout
 
 

@@ -140,7 +140,7 @@ def test_a_stream_that_is_not_utf_8_gets_marks_it_can_show(
     """No escapes where a table has our own signs; a name that cannot be shown is escaped."""
     clawgauge(place, *SMALL)
     shown = clawgauge(place, "show", env={"PYTHONIOENCODING": "ascii"})
-    assert shown.code == 0 and "\\u" not in shown.stdout and "not asked: " in shown.stdout
+    assert shown.code == 0 and "\\u" not in shown.stdout and "which model " in shown.stdout
 
 
 def test_a_drawing_of_nothing_is_said(place: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_screen_is_as_wide_as_the_terminal_it_is_on(
                 drawn += piece
         assert run.stdout is not None and run.stdout.read().startswith(b"runs/")
     os.close(ours)
-    assert b"no room for" not in drawn and b"first ms" in drawn
+    assert b"no room for" not in drawn and b"first token" in drawn
 
 
 def test_printed_commands_can_be_pasted_where_the_program_is_not_on_the_path(
@@ -219,3 +219,38 @@ def test_printed_commands_can_be_pasted_where_the_program_is_not_on_the_path(
     assert "make one with `bin/clawgauge run`" in ask("bin/clawgauge", os.defpath)
     on_path = f"{program.parent}{os.pathsep}{os.defpath}"
     assert "make one with `clawgauge run`" in ask(str(program), on_path)
+
+
+def test_a_command_keeps_its_row_however_long_the_path_of_the_program(place: Path) -> None:
+    """In eighty columns nothing that is shown is wider, and no command is broken in two."""
+    program = place / "a-rather-long-folder" / "bin" / "clawgauge"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom clawgauge.cli import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    clawgauge(place, *SMALL)
+    done = subprocess.run(
+        ["a-rather-long-folder/bin/clawgauge", "show"],
+        cwd=place,
+        env={**clean_environment(), "PATH": os.defpath, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80, done.stdout
+    assert any("(a-rather-long-folder/bin/clawgauge run tells)" in line for line in lines)
+
+
+def test_a_run_of_ones_own_prompts_speaks_of_jobs_in_one_line(place: Path) -> None:
+    """What passed is the last table, and jobs that the prompts cannot tell of take a line together."""
+    done = clawgauge(place, *SMALL, env={"COLUMNS": "80"})
+    lines = done.stderr.splitlines()
+    (about_jobs,) = [line for line in lines if "job" in line]
+    assert (
+        about_jobs == "which model for which job: not told by these prompts (clawgauge run tells)"
+    )
+    (table,) = [number for number, line in enumerate(lines) if line.startswith("model ")]
+    assert "pass" in lines[table] and table > lines.index(about_jobs)

@@ -128,7 +128,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nodes", metavar="NAME,…", help="machines of clawgauge.toml that make the load, together")
     add("--context", metavar="2k,16k", help="tokens of a prompt, k = 1,000 (default 2k)")
     add("--output", metavar="N", help="tokens of an answer at most (default 128)")
-    add("--slo", metavar="ttft=2s,tpot=80ms,e2e=30s", help="what 95%% of the requests must keep")
+    add(
+        "--slo",
+        metavar="ttft=2s,tpot=80ms,e2e=30s",
+        help="what 95%% of the requests must keep: first token, time per token, whole call",
+    )
     add("--max-concurrency", metavar="N", help="most calls at once (default 64; with --rate 1024)")
     add(
         "--rate",

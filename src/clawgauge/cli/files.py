@@ -119,8 +119,9 @@ def render(
     from clawgauge.reports.terminal import as_text, paint
 
     stream = stream or sys.stdout
-    text = as_text(sections, columns_of(stream) or width, stream.encoding or "utf-8")
-    text = as_typed(text)
+    # Before anything is measured: a command as it was typed may be longer than its name.
+    typed = [section.spelled(as_typed) for section in sections]
+    text = as_text(typed, columns_of(stream) or width, stream.encoding or "utf-8")
     return paint(text, stream, os.environ)
 
 

@@ -55,6 +55,7 @@ def _show_summary(path: Path, *, as_json: bool, verbose: bool) -> int:
         Run.open(path).config,
         grid=describe_grid(path, summary),
         verbose=verbose,
+        path=path,
     )
     sections = [title, Section("", _describe_state(path)), *rest]
     form = "json" if as_json else "text"

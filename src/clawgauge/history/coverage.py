@@ -41,10 +41,13 @@ class AllPrompts:
 def find_prompts(entries: Sequence[RunEntry], suite: str | None) -> AllPrompts:
     """The prompts that anybody could be asked; with `suite`, those of that suite alone.
 
-    What was asked in a user's own context needs that to be asked again, and is left out."""
+    What was asked in a user's own context needs that to be asked again, and is left out. So is what
+    a run could have asked until jobs were decided: nobody lacks it."""
     fingerprints: dict[PromptKey, str] = {}
     suite_sizes: dict[str, int] = {}
     for entry in entries:
+        if entry.decides_jobs:
+            continue
         if entry.config is not None:
             for info in entry.config.suites:
                 suite_sizes.setdefault(info.name, info.n_prompts)
@@ -129,7 +132,7 @@ def _find_answered(entry: RunEntry, target: Target) -> list[PromptKey]:
     if group is None or not group.n_ok:
         return []
     is_whole = group.n_ok == group.n_total == group.n_scheduled and not group.n_not_needed
-    if is_whole and entry.config is not None:
+    if is_whole and entry.config is not None and not entry.decides_jobs:
         return list(entry.fingerprints)
     return [key for key, is_answered in entry.cells(target).items() if is_answered]
 

@@ -48,6 +48,12 @@ class RunEntry:
         return self.config is not None and self.config.decision is not None
 
     @property
+    def decides_jobs(self) -> bool:
+        """Whether it asked until jobs were decided: no list of prompts was to be asked."""
+        decision = None if self.config is None else self.config.decision
+        return decision is not None and bool(decision.jobs)
+
+    @property
     def is_load(self) -> bool:
         """Whether it is a capacity run."""
         return self.config is not None and self.config.capacity is not None

@@ -76,7 +76,8 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     Where answers decided what was asked, the figures are over the `n_compared` prompts that every
     run has asked but for those broken off early; null where all runs asked one list. `pace_spread`
     is how much times differ from run to run (a standard deviation of logarithms), where that is so
-    much that a change of pace cannot be told from it."""
+    much that a change of pace cannot be told from it. With `decides_jobs` the runs asked until jobs
+    were decided, out of `n_prompts`."""
 
     target: str
     suites: list[str]
@@ -88,6 +89,7 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     drift: list[str]
     n_compared: int | None = None
     pace_spread: float | None = None
+    decides_jobs: bool = False
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):

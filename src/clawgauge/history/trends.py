@@ -178,6 +178,7 @@ def _make_trend(target: Target, form: Form, row: Sequence[TrendRun], suite: str 
         drift=drift,
         n_compared=None if compared is None else len(compared),
         pace_spread=pace.spread,
+        decides_jobs=any(run.entry.decides_jobs for run in row),
     )
 
 

@@ -23,6 +23,8 @@ from clawgauge.words import ABSENT, format_bytes, format_money, list_names, plur
 MARKS = {"yes": "✓", "no": "✗", "cannot_tell": "?"}
 CANNOT_TELL = "cannot tell yet"
 NOBODY = "none of these"
+NOBODY_ASKED = "none that was asked"
+_JOBS_TITLE = "which model for which job"
 _FREE = "free"
 _MAX_NAMED = 3
 _MAX_HEADLINES = 8
@@ -37,7 +39,7 @@ _FIGURES = (
     ModelColumn.short("agreement"),
     ModelColumn.short("p50_ms"),
     ModelColumn.short("p95_ms"),
-    ModelColumn("ttft_p50_ms", "first ms"),
+    ModelColumn("ttft_p50_ms", "first token", Style.WITH_UNIT),
     ModelColumn.short("output_tps_p50"),
     ModelColumn.short("cost_per_call_usd"),
     ModelColumn("peak_memory_bytes", "machine"),
@@ -54,7 +56,7 @@ _YIELDING = (
     "machine",
     "tok/s",
     "p50 ms",
-    "first ms",
+    "first token",
     "cost",
     "p95 ms",
     "tier",
@@ -93,12 +95,18 @@ def _choose_for(job: JobVerdict, names: Mapping[str, str]) -> Choice:
     first = job.ranking[0]
     if first.fit == "yes":
         return _choose_best(job, names)
+    if first.state == FitState.NOT_ASKED:
+        # Of others something is known.
+        asked = [fit for fit in job.ranking if fit.state != FitState.NOT_ASKED]
+        first = asked[0]
     # What is said of several alike is said of none by name.
     reasons = [fit.why for fit in job.ranking if fit.fit == first.fit]
     why = first.why
     if len(reasons) > 1 and reasons.count(first.why) == 1:
         why = f"{names[first.target]}: {first.why}"
-    use = NOBODY if first.fit == "no" else CANNOT_TELL
+    use = CANNOT_TELL
+    if first.fit == "no":
+        use = NOBODY if first is job.ranking[0] else NOBODY_ASKED
     if first.fit == "cannot_tell" and first.state is not None:
         use = f"{names[first.target]}: {word_state(first)}"
         why = first.why
@@ -147,12 +155,14 @@ def describe_jobs(jobs: Sequence[JobVerdict], by: str = "") -> Section:
     not_asked = _describe_not_asked(jobs)
     if not_asked:
         parts.append(Prose([not_asked]))
-    return Section(f"which model for which job{by}", parts)
+    return Section(f"{_JOBS_TITLE}{by}" if choices else "", parts)
 
 
 def _describe_not_asked(jobs: Sequence[JobVerdict]) -> str:
     """The jobs of which the run tells nothing, in one line, with the runs that would."""
     asked = {job.job for job in find_asked(jobs)}
+    if not asked and any(job.ranking for job in jobs):
+        return f"{_JOBS_TITLE}: not told by these prompts (clawgauge run tells)"
     names_by_command: dict[str, list[str]] = {}
     for job in jobs:
         if not job.ranking or job.job in asked:
@@ -204,10 +214,12 @@ def describe_models(
     config: RunConfig | None = None,
     *,
     is_decision: bool = False,
+    again: str = "",
 ) -> Section:
     """One line a model, the best first; a column nobody has a figure for is left out.
 
-    With `is_decision` rates are those of single needs."""
+    With `is_decision` rates are those of single needs. `again` is the command that shows it
+    again."""
     groups = best_first(groups, jobs)
     jobs = find_asked(jobs)
     names = name_models(group.target.label for group in groups)
@@ -240,7 +252,7 @@ def describe_models(
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
     legend[INDICATIVE] = LEGEND
     legend[" !"] = "! with a caution, below"
-    return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend)])
+    return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend, again=again)])
 
 
 def _mark_of(job: JobVerdict, label: str) -> str:

@@ -23,6 +23,8 @@ _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _TAG_MARK = re.compile(r"&|[<>](?!\d)")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BLOCK_MARK = re.compile(r"[#>+=-]")
+# A command in parentheses counts as one word.
+_WORDS = re.compile(r"\((?:[^\s()]*/)?clawgauge [^()]*\)\S*|\S+")
 # Unicode's categories of characters that take no column: marks and format characters.
 _WIDTHLESS_CATEGORIES = ("Mn", "Me", "Cf")
 
@@ -97,9 +99,10 @@ def display_width(text: str) -> int:
 def wrap(line: str, room: int) -> str:
     """`line` broken between words; what follows stands two columns further in.
 
-    A word is never cut: names and paths are there to be typed."""
+    A word is never cut: names and paths are there to be typed. Nor is a command in parentheses, if
+    a row has room for it: in two pieces it could not be pasted."""
     indent = " " * (len(line) - len(line.lstrip(" ")))
-    first, *others = clean_cell(line).split(" ")
+    first, *others = _unbroken_words(clean_cell(line), room - len(indent) - 2)
     rows = [f"{indent}{first}"]
     for word in others:
         if display_width(rows[-1]) + 1 + display_width(word) > room:
@@ -107,3 +110,13 @@ def wrap(line: str, room: int) -> str:
         else:
             rows[-1] += f" {word}"
     return "\n".join(rows)
+
+
+def _unbroken_words(text: str, room: int) -> list[str]:
+    words = []
+    for word in _WORDS.findall(text):
+        if display_width(word) <= room:
+            words.append(word)
+        else:
+            words += word.split(" ")
+    return words or [""]

@@ -6,9 +6,9 @@ harmless for its own place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 from clawgauge.reports.clean import clean_cell, display_width, escape_cell, escape_line
 
@@ -44,7 +44,7 @@ class Table:
     `yielding` names the columns to leave out where there is little room, the first one first. In a
     `grouped` table the first column stands above the rows that share it. A `bare` one has no
     headings, a `ruled` one has a line under them. `legend` explains marks and columns, each where
-    it is to be seen."""
+    it is to be seen. `again` is the command that shows the table again."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -53,6 +53,7 @@ class Table:
     bare: bool = False
     ruled: bool = False
     legend: Mapping[str, str] = field(default_factory=dict)
+    again: str = ""
 
     def explain(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
         """The lines of the legend for what is seen in these columns and rows."""
@@ -64,12 +65,33 @@ class Table:
                 lines.append(explanation)
         return lines
 
+    def spelled(self, spell: Callable[[str], str]) -> Table:
+        """The same with `spell` applied to every text in it."""
+        columns = []
+        for column in self.columns:
+            columns.append(column._replace(heading=spell(column.heading)))
+        legend = {}
+        for mark, explanation in self.legend.items():
+            legend[spell(mark)] = spell(explanation)
+        return replace(
+            self,
+            columns=columns,
+            rows=[[spell(cell) for cell in row] for row in self.rows],
+            yielding=[spell(heading) for heading in self.yielding],
+            legend=legend,
+            again=spell(self.again),
+        )
+
 
 @dataclass(frozen=True)
 class Prose:
     """Sentences, each on a line of its own."""
 
     lines: Sequence[str]
+
+    def spelled(self, spell: Callable[[str], str]) -> Self:
+        """The same with `spell` applied to every line."""
+        return replace(self, lines=[spell(line) for line in self.lines])
 
 
 class Points(Prose):
@@ -88,6 +110,10 @@ class Section(NamedTuple):
 
     title: str
     parts: Sequence[Part]
+
+    def spelled(self, spell: Callable[[str], str]) -> Section:
+        """The same with `spell` applied to every text in it."""
+        return Section(spell(self.title), [part.spelled(spell) for part in self.parts])
 
 
 def shown(sections: Sequence[Section]) -> list[Section]:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from clawgauge.records import Result, RunSummary
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.document import Column, Prose, Section, Table
+from clawgauge.reports.document import Column, Commands, Prose, Section, Table
 from clawgauge.reports.words import name_models
 from clawgauge.run_data import Row, Run
+from clawgauge.run_data.resume import show_command
 from clawgauge.summary.trust import word_violation
 from clawgauge.verdict import best_first
 from clawgauge.words import ABSENT
@@ -25,6 +26,9 @@ _MAX_REPEATS = 10
 _MAX_ANSWER_CHARS = 32
 _MAX_REASON_CHARS = 40
 _MAX_PROMPT_CHARS = 32
+# How a check tells what it wanted instead, and the codes of which it says more than their text.
+_WANTED = ", wanted "
+_SAID_BY_DETAIL = frozenset({"wrong_call_count"})
 _PASSED = "✓"
 _FAILED = "✗"
 
@@ -85,8 +89,8 @@ def describe_grid(path: Path, summary: RunSummary) -> Section:
     for label in labels:
         columns.append(Column(names[label], narrow="wrapped"))
     table = Table(columns, rows, ruled=True)
-    show = Prose([f"one of these in full: clawgauge show {summary.run_id} PROMPT"])
-    return Section("prompt by prompt", [table, show])
+    in_full = Prose(["one of these in full:"])
+    return Section("prompt by prompt", [table, in_full, Commands([show_command(path, "PROMPT")])])
 
 
 def _read_results(run: Run, finder: _CellFinder) -> dict[_Place, list[Result]]:
@@ -135,9 +139,19 @@ def _word_result(result: Result) -> str:
         return answer
     if result.objective_pass:
         return f"{_PASSED} {answer}"
-    code = (result.violation or "").partition(":")[0]
-    reason = f": {one_line(word_violation(code), _MAX_REASON_CHARS)}" if code else ""
-    return f"{_FAILED} {answer}{reason}"
+    reason = _word_reason(result.violation or "")
+    return f"{_FAILED} {answer}: {reason}" if reason else f"{_FAILED} {answer}"
+
+
+def _word_reason(violation: str) -> str:
+    """Why an answer failed: what was wanted, where a few words say that."""
+    code, _, detail = violation.partition(":")
+    _, separator, wanted = detail.rpartition(_WANTED)
+    if separator and len(wanted) <= _MAX_REASON_CHARS:
+        return one_line(f"wanted {wanted}", _MAX_REASON_CHARS)
+    if code in _SAID_BY_DETAIL and detail:
+        return one_line(detail, _MAX_REASON_CHARS)
+    return one_line(word_violation(code), _MAX_REASON_CHARS) if code else ""
 
 
 def _word_answer(result: Result) -> str:

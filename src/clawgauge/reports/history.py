@@ -12,8 +12,16 @@ from clawgauge.history.drift import TOLD_BEYOND
 from clawgauge.history.findings import Coverage, History, Point, RunLine, Trend
 from clawgauge.reports.answer import describe_jobs, word_tier_mark
 from clawgauge.reports.clean import one_line
-from clawgauge.reports.document import Column, Commands, Points, Section, Table
-from clawgauge.reports.words import LEGEND, name_models, word_unreadable
+from clawgauge.reports.document import (
+    Column,
+    Commands,
+    Part,
+    Points,
+    Prose,
+    Section,
+    Table,
+)
+from clawgauge.reports.words import LEGEND, UNTIL_DECIDED, name_models, word_unreadable
 from clawgauge.words import ABSENT, format_date, format_percent, list_names, plural
 
 BY_NEWEST = ", each model by its newest run that can tell"
@@ -66,7 +74,7 @@ def describe_history(history: History) -> list[Section]:
         Section("capacity runs", [_load_table(history.runs)]),
         Section("what has an answer in any run", [Points(_word_coverage(history.coverage))]),
         Section("could not be read", [Points(list_unreadable(history))]),
-        Section("to fill what is missing", [Commands(_list_fill_commands(history))]),
+        Section("to fill what is missing", _describe_filling(history)),
     ]
 
 
@@ -145,7 +153,9 @@ def _trend_row(trend: Trend, *, has_twin: bool) -> tuple[str, ...]:
 
 
 def _prompts(trend: Trend) -> str:
-    """`core (36)`: the suites and how many prompts."""
+    """`core (36)`: the suites and how many prompts; of none that were named, until when."""
+    if trend.decides_jobs:
+        return UNTIL_DECIDED
     return f"{_suites(trend.suites) or 'first harness'} ({trend.n_prompts})"
 
 
@@ -269,18 +279,26 @@ def _word_lacking(part: Coverage) -> str:
     return "; ".join(parts)
 
 
-def _list_fill_commands(history: History) -> list[str]:
-    """The commands that would ask what is missing, each with how many prompts it asks; and what
+def _describe_filling(history: History) -> list[Part]:
+    """The commands that would ask what is missing, each under how many prompts it asks; and what
     none of them can."""
     if history.fill is None:
         return []
-    lines = [f"{step.command}    # {plural(len(step.cells), 'prompt')}" for step in history.fill]
-    for target, (key, n_prompts) in history.no_key.items():
-        lines.append(f"# left out: {plural(n_prompts, 'prompt')} of {target}, {key} is not set")
+    parts: list[Part] = []
+    for step in history.fill:
+        targets = list(dict.fromkeys(target for target, _, _ in step.cells))
+        n_prompts = plural(len(step.cells), "prompt")
+        parts.append(Prose([f"{n_prompts} of {list_names(targets, _MAX_TARGETS)}:"]))
+        parts.append(Commands([step.command]))
+    left_out = []
+    for target, (key, n) in history.no_key.items():
+        left_out.append(f"left out: {plural(n, 'prompt')} of {target}, {key} is not set")
     if history.n_not_fillable:
         prompts = plural(history.n_not_fillable, "prompt")
-        lines.append(
-            f"# {prompts} cannot be planned: the folders of an older harness do not hold their "
+        left_out.append(
+            f"{prompts} cannot be planned: the folders of an older harness do not hold their "
             f"prompts"
         )
-    return lines or ["# nothing is missing"]
+    if not parts and not left_out:
+        left_out.append("nothing is missing")
+    return [*parts, Prose(left_out)]

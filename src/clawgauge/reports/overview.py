@@ -11,7 +11,7 @@ from clawgauge.figures import Style, read_figure
 from clawgauge.records import GroupSummary, JobVerdict, RunConfig, RunSummary
 from clawgauge.reports.answer import NOBODY, choose, find_asked, word_tier_mark
 from clawgauge.reports.columns import model_cell
-from clawgauge.reports.words import name_models
+from clawgauge.reports.words import UNTIL_DECIDED, name_models
 from clawgauge.verdict import best_first
 from clawgauge.words import ABSENT, list_names, plural
 
@@ -69,7 +69,7 @@ def _word_what_was_asked(summary: RunSummary, config: RunConfig | None) -> str:
     if summary.capacity:
         return "capacity"
     if summary.asked == "decision":
-        return "until decided"
+        return UNTIL_DECIDED
     if config is None or not config.suites:
         return ABSENT
     return list_names([suite.name for suite in config.suites], _MAX_SUITES)

@@ -52,12 +52,12 @@ def describe_decision(decision: Decision) -> list[Section]:
         Column("passed"),
         Column("tool use"),
         Column("p95 ms", "right"),
-        Column("ttft p50", "right"),
+        Column("first token", "right"),
         Column("cost a call", "right"),
         Column("removed by", narrow="below"),
     )
     rows = [_row(place, one, decision) for place, one in enumerate(decision.standings, start=1)]
-    table = Table(columns, rows, ("ttft p50", "cost a call", standing.heading, "score"))
+    table = Table(columns, rows, ("first token", "cost a call", standing.heading, "score"))
     every_model = Section("every model, measured against the policy", [table])
     return [describe_jobs(decision.jobs), every_model]
 
@@ -78,7 +78,7 @@ def _row(place: int, standing: Standing, decision: Decision) -> list[str]:
         f"{of_asked.k}/{of_asked.n}",
         _word_tier(group.tool_use),
         f"{p95} (n={times.n})",
-        format_number(group.ttft_ms.p50),
+        format_ms(group.ttft_ms.p50),
         _word_cost(evidence),
         "; ".join(word_removed_by(standing)) or ABSENT,
     ]

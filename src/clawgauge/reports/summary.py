@@ -47,6 +47,7 @@ from clawgauge.reports.document import (
 from clawgauge.reports.grid import NO_GRID
 from clawgauge.reports.words import LEGEND, MAX_EXAMPLE, MAX_HINT
 from clawgauge.run_data.evidence import TEXT_CALLS
+from clawgauge.run_data.resume import show_command
 from clawgauge.verdict.jobs import best_first
 from clawgauge.words import (
     ABSENT,
@@ -116,7 +117,7 @@ _GLANCE = (
     ModelColumn.short("output_tps_p50"),
 )
 # The figures a person misses least.
-_YIELDING = ("ttft p95", "p99 ms", "tok/s", "ttft p50", "p95 ms", "n", "of all")
+_YIELDING = ("first token p95", "p99 ms", "tok/s", "first token p50", "p95 ms", "n", "of all")
 
 
 class _Measure(NamedTuple):
@@ -545,8 +546,9 @@ def describe_summary(
     grid: Section = NO_GRID,
     verbose: bool = False,
     unfinished: bool = False,
+    path: Path | None = None,
 ) -> list[Section]:
-    """What a terminal shows: the `grid` of a small run, what went wrong, the answer for each job
+    """What a terminal shows of the run at `path`: the `grid` of a small run, what went wrong, the answer for each job
     and what to do next. A line a model comes last, where a small screen still shows it.
 
     The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a
@@ -572,7 +574,13 @@ def describe_summary(
         *middle,
         describe_jobs(summary.jobs),
         Section("", [] if unfinished else describe_next(summary.jobs)),
-        describe_models(groups, summary.jobs, config, is_decision=decides_jobs(config)),
+        describe_models(
+            groups,
+            summary.jobs,
+            config,
+            is_decision=decides_jobs(config),
+            again="" if path is None else show_command(path),
+        ),
     ]
 
 
@@ -723,9 +731,14 @@ def describe_ending(
     ending = [
         Prose(sentences),
         Commands([refill] if is_lacking else []),
-        Prose([f"everything is in {path}"]),
+        Prose([f"everything is in {path}; clawgauge view shows it in a browser"]),
     ]
     sections = describe_summary(
-        summary, config, grid=grid, verbose=verbose, unfinished=interrupted and is_lacking
+        summary,
+        config,
+        grid=grid,
+        verbose=verbose,
+        unfinished=interrupted and is_lacking,
+        path=path,
     )
     return [*sections, Section("", ending)]

@@ -9,7 +9,8 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, zip_longest
 from typing import Literal, TextIO
 
@@ -64,7 +65,7 @@ _RED = 31
 _YELLOW = 33
 _COLOURS_BY_MARK = {
     "✓": _GREEN,
-    "✗|none of these": _RED,
+    "✗|none of these|none that was asked": _RED,
     r"(?<=\s)\?(?=\s)|cannot tell yet": _YELLOW,
 }
 
@@ -93,7 +94,8 @@ def as_text(sections: Sequence[Section], width: int | None = None, encoding: str
     room = None if width is None else max(_NARROWEST, width)
     if not _is_unicode(encoding):
         # Before anything is measured: an escape is longer than what it stands for.
-        sections = [_spell_section(section, encoding) for section in sections]
+        spell = partial(_spell, encoding=encoding)
+        sections = [section.spelled(spell) for section in sections]
     blocks = []
     for title, parts in shown(sections):
         lines = []
@@ -109,33 +111,6 @@ def _spell(text: str, encoding: str) -> str:
     """`text` with the characters that `encoding` has: our own signs in plainer ones, others as
     escapes."""
     return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _spell_all(texts: Sequence[str], encoding: str) -> list[str]:
-    return [_spell(text, encoding) for text in texts]
-
-
-def _spell_section(section: Section, encoding: str) -> Section:
-    parts = [_spell_part(part, encoding) for part in section.parts]
-    return Section(_spell(section.title, encoding), parts)
-
-
-def _spell_part(part: Part, encoding: str) -> Part:
-    if not isinstance(part, Table):
-        return replace(part, lines=_spell_all(part.lines, encoding))
-    columns = []
-    for column in part.columns:
-        columns.append(column._replace(heading=_spell(column.heading, encoding)))
-    legend = {}
-    for mark, explanation in part.legend.items():
-        legend[_spell(mark, encoding)] = _spell(explanation, encoding)
-    return replace(
-        part,
-        columns=columns,
-        rows=[_spell_all(row, encoding) for row in part.rows],
-        yielding=_spell_all(part.yielding, encoding),
-        legend=legend,
-    )
 
 
 def _part_lines(part: Part, room: int | None) -> Iterator[str]:
@@ -245,7 +220,8 @@ def _table_lines(table: Table, room: int) -> Iterator[str]:
     notes = table.explain([lane.column for lane in fitting], [lane.cells for lane in fitting])
     if left_out:
         names = list_names(left_out, len(left_out))
-        notes.append(f"no room for {names}: COLUMNS=200 before the command shows all")
+        again = table.again or "before the command"
+        notes.append(f"no room for {names}: COLUMNS=200 {again} shows all")
     for note in notes:
         yield wrap(f"{indent[:2]}{note}", room)
 

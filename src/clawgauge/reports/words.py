@@ -38,6 +38,8 @@ _NAME_CHARS = 80
 _MODEL_FILE = re.compile(r"[/\\][^/\\]*\.gguf(@\w+)?$", re.IGNORECASE)
 _VIOLATION_CHARS = 60
 _FEW_CALLS = f"p95 under {MIN_SAMPLES_P95} calls, p99 under {samples_needed(0.99)}"
+# What a run asks that was given no list of prompts.
+UNTIL_DECIDED = "until decided"
 LEGEND = f"{INDICATIVE} indicative only: {_FEW_CALLS}"
 
 

@@ -1,4 +1,4 @@
-"""The command that goes on with a run, to be pasted into a shell."""
+"""The commands that go on with a run and show it, to be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -31,12 +31,23 @@ def resume_command(
     command = ["clawgauge", "capacity" if is_capacity else "run", "--resume", path.name]
     if retry_errors and not is_capacity:
         command.append("--retry-errors")
-    command += budget
-    if path.parent != Path("runs"):
-        command += ["--runs-dir", str(path.parent)]
+    command += [*budget, *_runs_dir_option(path)]
     if config_file is not None:
         command += ["--config", str(config_file)]
     return shlex.join(command)
+
+
+def show_command(path: Path, call: str = "") -> str:
+    """The command that shows a run again, or one `call` of it."""
+    command = ["clawgauge", "show", path.name]
+    if call:
+        command.append(call)
+    return shlex.join([*command, *_runs_dir_option(path)])
+
+
+def _runs_dir_option(path: Path) -> list[str]:
+    """Nothing for a run where runs are looked for."""
+    return [] if path.parent == Path("runs") else ["--runs-dir", str(path.parent)]
 
 
 def _larger_budget(events: Iterable[Event]) -> list[str]:

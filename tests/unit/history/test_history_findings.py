@@ -246,7 +246,7 @@ def test_a_run_that_cannot_be_resumed_for_want_of_a_key_is_not(
         f"clawgauge run -t {LABEL} -s core --prompt-ids core/P2 " in shown
         and "--resume" not in shown
     )
-    assert "# left out: 3 prompts of my.paid:m, PAID_KEY is not set" in shown
+    assert "left out: 3 prompts of my.paid:m, PAID_KEY is not set" in shown
 
 
 def test_it_can_be_read_in_eighty_columns(tmp_path: Path) -> None:

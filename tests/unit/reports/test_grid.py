@@ -12,6 +12,7 @@ from clawgauge.verdict import best_first
 from support.written_runs import record, unanswered, write_run
 
 Record = dict[str, Any]
+NOT_EXACT = 'not_exact: got "I am not sure", wanted "4"'
 
 
 def grid_lines(folder: Path, records: list[Record], width: int = 100) -> list[str]:
@@ -21,7 +22,7 @@ def grid_lines(folder: Path, records: list[Record], width: int = 100) -> list[st
 
 def small_run() -> list[Record]:
     return [
-        record("P0", False, model="worse", raw_output="I am not sure", violation="not_exact"),
+        record("P0", False, model="worse", raw_output="I am not sure", violation=NOT_EXACT),
         record("P1", False, model="worse", raw_output="", violation="no_text"),
         unanswered("P2", model="worse"),
         record("P0", model="better", raw_output="4"),
@@ -33,10 +34,11 @@ def small_run() -> list[Record]:
 def test_each_answer_is_shown_with_its_mark_and_the_reason_of_a_failure(tmp_path: Path) -> None:
     heading, _, first, second, third, *rest = grid_lines(tmp_path / "run", small_run())[1:]
     assert heading.split() == ["prompt", "better", "worse"]
-    assert "✓ 4" in first and "✗ I am not sure: not exact" in first
+    assert "✓ 4" in first and '✗ I am not sure: wanted "4"' in first
     assert "✓ yes" in second and "✗ (nothing): nothing was said" in second
     assert "✓ yes" in third and "no answer: timeout" in third
-    assert rest == ["one of these in full: clawgauge show run PROMPT"]
+    assert rest[0] == "one of these in full:"
+    assert rest[1].strip() == f"clawgauge show run PROMPT --runs-dir {tmp_path}"
 
 
 def test_of_repeats_it_is_told_how_many_passed(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_of_repeats_it_is_told_how_many_passed(tmp_path: Path) -> None:
         record("P0", False, repeat=1, raw_output="no", violation="not_exact"),
     ]
     (row,) = (line for line in grid_lines(tmp_path / "run", records) if line.startswith("P0"))
-    assert "1 of 2 passed, ✗ no: not exact" in row
+    assert "1 of 2 passed, ✗ no: not the answer that was wanted" in row
 
 
 def test_an_answer_forges_no_line_of_it(tmp_path: Path) -> None:
@@ -54,7 +56,8 @@ def test_an_answer_forges_no_line_of_it(tmp_path: Path) -> None:
     lines = grid_lines(tmp_path / "run", [record("P0", raw_output=hostile)])
     assert not any(line.startswith("P9") for line in lines)
     assert "\x1b" not in "".join(lines) and "\u202e" not in "".join(lines)
-    assert max(map(len, lines)) <= 100
+    *table, _ = lines  # the last is a command, which is never broken
+    assert max(map(len, table)) <= 100
 
 
 def test_a_large_run_has_none(tmp_path: Path) -> None:
