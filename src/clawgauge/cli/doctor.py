@@ -84,6 +84,8 @@ def execute(arguments: argparse.Namespace) -> int:
         probes = run_async(probe_nodes(configuration, arguments.nodes.split(","), tell))
     else:
         probes = [*run_async(probe_all(settings.values())), *probes]
+        # What can be asked is what a person looks for.
+        probes.sort(key=lambda probe: not probe.reachable)
     # Masked as a whole: versions and model names are the server's words too.
     if arguments.json:
         print_json(mask_strings(msgspec.to_builtins(probes), redact))

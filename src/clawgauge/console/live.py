@@ -39,7 +39,7 @@ _MAX_ERRORS = 4
 _MIN_BAR_CHARS = 10
 _MAX_BAR_CHARS = 60
 # What the figures beside the bar take.
-_FIGURES_CHARS = 60
+_FIGURES_CHARS = 68
 _ASKING = "asking"
 
 
@@ -98,7 +98,9 @@ class LiveTable(Tally):
         table = Table.grid(padding=(0, 2))
         # Where not all fit, those at the end are left out: who is being asked comes first.
         for target in sorted(self.rows, key=lambda target: self._state(target) != _ASKING):
-            cells = [self._names[target.label], *_figures(self.rows[target]), self._state(target)]
+            row = self.rows[target]
+            calls = self.word_calls(row.n_before + row.n_done, row.n_before + row.n_calls)
+            cells = [self._names[target.label], calls, *_figures(row), self._state(target)]
             table.add_row(*map(_cell, cells))
         return Group(self._draw_bar(), *map(_cell, lines), table)
 
@@ -117,7 +119,7 @@ class LiveTable(Tally):
         width = min(_MAX_BAR_CHARS, self._console.width - _FIGURES_CHARS)
         progress_bar = ProgressBar(max(1, n_calls), n_done, max(_MIN_BAR_CHARS, width))
         bar = Table.grid(padding=(0, 2))
-        bar.add_row(progress_bar, Text(f"{n_done}/{n_calls}"), Text(times))
+        bar.add_row(progress_bar, Text(self.word_calls(n_done, n_calls)), Text(times))
         return bar
 
     def _state(self, target: Target) -> str:
@@ -132,14 +134,13 @@ class LiveTable(Tally):
 
 
 def _figures(row: Progress) -> list[str]:
-    """How far a target is and what came of it; an empty text where there is nothing to show."""
-    calls = f"{row.n_before + row.n_done}/{row.n_before + row.n_calls}"
+    """What came of a target; an empty text where there is nothing to show."""
     passed = f"{row.n_passed}/{row.n_judged} passed" if row.n_judged else ""
     errors = plural(row.n_errors, "error") if row.n_errors else ""
     median_ms = percentile(sorted(row.latencies_ms), 0.5)
     latency = "" if median_ms is None else f"p50 {format_ms(median_ms)}"
     cost = "" if row.cost_usd is None else format_money(row.cost_usd)
-    return [calls, passed, errors, latency, cost]
+    return [passed, errors, latency, cost]
 
 
 def _cell(text: str) -> Text:

@@ -163,7 +163,8 @@ class Tally(Observer):
     rows: Mapping[Target, Progress]
     interleaved: bool = False
     counts_turns: bool = False
-    """Whether each turn of a task is counted as a call."""
+    """Whether answers decide what is asked: then each turn of a task is counted as a call, and how
+    many there will be is an estimate."""
     context_suites: frozenset[str] = frozenset()
     redact: Callable[[str], str] = str
     errors: Counter[tuple[Target, str]] = field(default_factory=Counter)
@@ -224,6 +225,12 @@ class Tally(Observer):
     def stopped(self, target: Target, event: str, detail: Mapping[str, Any]) -> None:
         row = self.rows[target]
         row.n_calls = row.n_done
+
+    def word_calls(self, n_done: int, n_calls: int) -> str:
+        """`12/40`; where answers decide how many there will be, `12 of about 40`."""
+        if self.counts_turns and n_done < n_calls:
+            return f"{n_done} of about {n_calls}"
+        return f"{n_done}/{n_calls}"
 
     def left_usd(self) -> float | None:
         """What the rest of the run is expected to cost; None where that is not known of anybody."""
@@ -309,7 +316,7 @@ class PlainLines(Tally):
             outcome += f": {result.error}"
         if left:
             outcome += f"; {left}"
-        _print_line(f"  [{row.n_done}/{row.n_calls}] {name}: {outcome}")
+        _print_line(f"  [{self.word_calls(row.n_done, row.n_calls)}] {name}: {outcome}")
 
     def retrying(self, target: Target, prompt: Prompt, failure: CallFailure, wait_s: float) -> None:
         kind = (target, f"{failure.failure_type}, again")

@@ -85,9 +85,10 @@ class _TableWriter:
             align = self._table.columns[number].align
             # Where there is no room for columns each figure stands beside its heading.
             label = text(self._headings[number])
-            line.append(
-                f'<{tag} class="{align}" data-label="{label}">{text(cells[number])}</{tag}>'
-            )
+            shown = text(cells[number])
+            # A heading without a word names nothing: it is no heading then.
+            element = "td" if tag == "th" and not shown else tag
+            line.append(f'<{element} class="{align}" data-label="{label}">{shown}</{element}>')
         return f"<tr>{''.join(line)}</tr>"
 
     def _line_below(self, row: Sequence[str]) -> str:
