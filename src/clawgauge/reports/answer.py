@@ -251,7 +251,7 @@ def describe_models(
         legend["pass"] = f"pass: {'; '.join(passing)}"
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
     legend[INDICATIVE] = LEGEND
-    legend[" !"] = "! with a caution, below"
+    legend[" !"] = "! with a caution"
     return Section("", [Table(columns, rows, yielding, ruled=True, legend=legend, again=again)])
 
 

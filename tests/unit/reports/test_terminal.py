@@ -113,7 +113,7 @@ def test_the_tier_has_room_in_eighty_columns(tmp_path):
 def test_a_caution_stands_in_the_row_of_its_model(tmp_path):
     """A mark beside the name, explained under the table; who has none has no mark."""
     text = answer(write_agent_run(tmp_path / "run"), 100)
-    assert " ! " in text.splitlines()[2] and "! with a caution, below" in text
+    assert " ! " in text.splitlines()[2] and "! with a caution" in text
     assert "!" not in answer(write_sample(tmp_path / "sample"), 100)
 
 
