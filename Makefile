@@ -51,6 +51,7 @@ test-slow: setup
 test-real: setup
 	@scripts/get-claude || echo "test-real: the claude CLI could not be installed; its tests are skipped and say so"
 	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
+	@scripts/get-axe || echo "test-real: axe-core could not be installed; its tests are skipped and say so"
 	@scripts/get-openclaw || echo "test-real: OpenClaw could not be installed; its tests are skipped and say so"
 	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
 	@PYTHON=$(PYTHON) scripts/get-ray || echo "test-real: Ray could not be installed; the test of a cluster is skipped and says so"

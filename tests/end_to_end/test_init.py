@@ -120,7 +120,7 @@ def test_the_written_file_may_be_edited(tmp_path: Path) -> None:
         env = _init_and_edit(tmp_path, server)
         planned = _rehearse(tmp_path, env)
         assert planned.code == 0, planned.stderr
-        assert "using clawgauge.toml (yours: clawgauge init wrote it)" in planned.stderr
+        assert "using clawgauge.toml (yours, made by init)" in planned.stderr
         listed = clawgauge(tmp_path, "trust", "--list", env=env, trusting=False)
         assert f"{tmp_path / 'clawgauge.toml'}: yours" in listed.stdout
 

@@ -21,7 +21,7 @@ import msgspec
 from clawgauge.capacity.scope import FinishedSteps, VisitKey
 from clawgauge.cli.planner import DecidedRun, PlanRequest, decide_run
 from clawgauge.cli.preflight import refuse_wrong_names
-from clawgauge.cli.process import DONE, run_async
+from clawgauge.cli.process import DONE, as_typed, row_for, run_async
 from clawgauge.cli.resume import ResumedRun, ResumeRequest
 from clawgauge.cli.run import typed_words
 from clawgauge.config.providers import Tell
@@ -182,7 +182,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     def tell(line: str) -> None:
         if not arguments.quiet:
-            sys.stderr.write(clean_lines(line))
+            sys.stderr.write(row_for(sys.stderr, as_typed(line)))
 
     decided = decide_run(request, tell)
     draft = decided.draft

@@ -93,7 +93,7 @@ def execute(arguments: argparse.Namespace) -> int:
         # Whose models are those of another provider is not one more server.
         if find_type(probe.provider).finds_models or not probe.models:
             tell(redact(_word_found(probe)))
-    tell("Next: clawgauge run --dry-run shows what would be asked, clawgauge run asks it.")
+    tell("Next: clawgauge run --dry-run shows what would be asked.", "Then: clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE
 

@@ -52,11 +52,11 @@ class Standing(enum.Enum):
     """What a configuration file that nobody has named counts for. The values are for messages."""
 
     TRUSTED = "trusted"
-    OWN = "yours: clawgauge init wrote it"
+    OWN = "yours, made by init"
     NEVER_TRUSTED = "not trusted"
     CHANGED = "changed since it was trusted"
-    OTHERS_CAN_WRITE = "changed since clawgauge init wrote it, and others can write to it"
-    IN_GIT = "changed since clawgauge init wrote it, and git tracks it"
+    OTHERS_CAN_WRITE = "changed since init made it, and others can write to it"
+    IN_GIT = "changed since init made it, and git tracks it"
     GONE = "gone or unreadable"
 
     @property

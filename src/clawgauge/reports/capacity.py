@@ -79,8 +79,9 @@ def word_step(context_tokens: int, step: StepSummary) -> str:
     return f"{load}: {', '.join(figures)}{growing}{trust}"
 
 
-def describe_capacity(summary: RunSummary) -> list[Section]:
-    """For every target and length its sentence, its steps, and what a reader must know of them."""
+def describe_capacity(summary: RunSummary, again: str = "") -> list[Section]:
+    """For every target and length its sentence, its steps, and what a reader must know of them.
+    `again` is the command that shows it again."""
     answers: list[str] = []
     sections: list[Section] = []
     fits: dict[str, str] = {}
@@ -88,7 +89,7 @@ def describe_capacity(summary: RunSummary) -> list[Section]:
         name = one_line(entry.target, _MAX_NAME)
         answers.append(f"{name}: {word_capacity(entry)}")
         title = f"{name} at {word_tokens(entry.context_tokens)}"
-        sections.append(Section(title, [_table(entry), Prose(_notes(entry))]))
+        sections.append(Section(title, [_table(entry, again), Prose(_notes(entry))]))
         fit = entry.ttft_fit
         if fit is not None:
             likely = "–".join(f"{end:.1f}" for end in fit.ms_per_1k_tokens_ci95)
@@ -100,7 +101,7 @@ def describe_capacity(summary: RunSummary) -> list[Section]:
     return [Section("what it can carry", [Points(answers)]), *sections, lines]
 
 
-def _table(entry: CapacitySummary) -> Table:
+def _table(entry: CapacitySummary, again: str) -> Table:
     headings = ["at once" if entry.mode == "closed" else "a second"]
     cells = [[f"{step.level:g}" if step.trusted else f"{step.level:g}*" for step in entry.steps]]
     for column in _COLUMNS:
@@ -111,7 +112,7 @@ def _table(entry: CapacitySummary) -> Table:
         cells.append(of_steps)
     columns = [Column(heading, "right") for heading in headings]
     rows = list(zip(*cells, strict=True))
-    return Table(columns, rows, _YIELDING, ruled=True, legend={INDICATIVE: _THIN})
+    return Table(columns, rows, _YIELDING, ruled=True, legend={INDICATIVE: _THIN}, again=again)
 
 
 def _notes(entry: CapacitySummary) -> list[str]:

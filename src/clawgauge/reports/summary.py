@@ -555,8 +555,9 @@ def describe_summary(
     run that is `unfinished` no other run is proposed: it may tell by itself."""
     headlines = word_headlines(summary, config)
     title = Section("", [Prose([f"run {summary.run_id}"]), Prose(headlines)])
+    again = "" if path is None else show_command(path)
     if summary.capacity:
-        return [title, *describe_capacity(summary)]
+        return [title, *describe_capacity(summary, again)]
     groups = best_first(summary.models, summary.jobs)
     if verbose:
         middle = _details(groups)
@@ -579,7 +580,7 @@ def describe_summary(
             summary.jobs,
             config,
             is_decision=decides_jobs(config),
-            again="" if path is None else show_command(path),
+            again=again,
         ),
     ]
 

@@ -273,8 +273,11 @@ def find_answers(summary: RunSummary, violations: Counter[str]) -> list[Finding]
     models = []
     for group in best_first(summary.models, summary.jobs):
         models.append(_Model(names[group.target.label], group))
+    is_about_tools = summary.asked == "decision" or any(
+        model.figures.tool_use.n for model in models
+    )
     findings = [
-        _find_tier_1(models),
+        _find_tier_1(models) if is_about_tools else _find_best_passing(models),
         _find_fastest(models),
         _find_failures(models, violations, unreadable),
     ]
@@ -351,8 +354,30 @@ def _find_tier_1(models: Sequence[_Model]) -> Finding:
     elif any(model.figures.tool_use.n for model in models):
         answer = "No model here."
     else:
+        # Of a run that asks until all is decided: it was given up before.
         answer = "Not known: no answered prompt expected a tool call."
     return Finding("Who may be a subagent?", answer, notes)
+
+
+def _find_best_passing(models: Sequence[_Model]) -> Finding:
+    """Who passes most of prompts that expect no tool call; they tell nothing of subagents."""
+    question = "Which passes most?"
+    judged = [model for model in models if passed_of_asked(model.figures).n]
+    if not judged:
+        return Finding(question, "Not known: no answer has a verdict.", [])
+
+    def share(model: _Model) -> float:
+        of_asked = passed_of_asked(model.figures)
+        return of_asked.k / of_asked.n
+
+    judged.sort(key=share, reverse=True)
+    best = [model.name for model in judged if share(model) == share(judged[0])]
+    of_asked = passed_of_asked(judged[0].figures)
+    answer = f"{list_names(best, _MAX_NAMED)}: {of_asked.k} of {of_asked.n} passed."
+    notes = []
+    for model in judged[len(best) : len(best) + _MAX_NEXT]:
+        notes.append(f"Next: {model.name}, {model.passes}.")
+    return Finding(question, answer, notes)
 
 
 def _find_fastest(models: Sequence[_Model]) -> Finding:

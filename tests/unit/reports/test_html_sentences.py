@@ -38,15 +38,11 @@ def test_a_decided_tier_is_named_with_its_evidence(tmp_path):
 
 
 def test_nobody_may_be_a_subagent_without_evidence(tmp_path):
-    """Too few calls, no calls and bad calls are three different answers."""
+    """Too few calls and bad calls are different answers; without any nobody asks the question."""
     few = answers(tmp_path / "few", [tool_record("T0", True)])[SUBAGENT][0]
-    none = answers(tmp_path / "none", [record("P0")])[SUBAGENT][0]
+    assert SUBAGENT not in answers(tmp_path / "none", [record("P0")])
     bad = answers(tmp_path / "bad", [tool_record(f"T{i}", False) for i in range(9)])[SUBAGENT][0]
-    assert (
-        few.startswith("Nobody for certain yet.")
-        and none.startswith("Not known")
-        and bad == "No model here."
-    )
+    assert few.startswith("Nobody for certain yet.") and bad == "No model here."
 
 
 def test_who_may_be_a_subagent_is_named(tmp_path):
@@ -68,6 +64,18 @@ def test_the_fastest_must_pass(tmp_path):
     answer, notes = answers(tmp_path / "run", rows)["Which is the fastest that passes?"]
     assert answer == "good, median 1.50 s over 4 calls."
     assert "Faster, but not passing: quick (25% · 1/4" in notes
+
+
+def test_who_passes_most_of_prompts_without_tools(tmp_path):
+    """Prompts that expect no tool call tell who passes most of them, and nothing of subagents."""
+    rows = as_model("good", [record(f"P{i}") for i in range(3)])
+    rows += as_model(
+        "bad", [record(f"P{i}", objective_pass=False, violation="v: x") for i in range(3)]
+    )
+    found = answers(tmp_path / "run", rows)
+    answer, notes = found["Which passes most?"]
+    assert answer == "good: 3 of 3 passed." and "Next: bad" in notes
+    assert "Who may be a subagent?" not in found
 
 
 def test_none_passes(tmp_path):
