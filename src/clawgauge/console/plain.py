@@ -248,7 +248,9 @@ class Tally(Observer):
             return ""
         left_usd = self.left_usd()
         cost = f" and {format_money(left_usd)}" if left_usd else ""
-        return f"about {format_duration(1000 * max(1.0, left_s))}{cost} left"
+        about = f"about {format_duration(1000 * max(1.0, left_s))}{cost} left"
+        # A model that is bad at something is decided sooner than what is expected of a good one.
+        return f"up to {about}" if self.counts_turns else about
 
     def left_s(self) -> float | None:
         """What is left of the run; None as long as nobody can tell."""

@@ -249,6 +249,7 @@ def describe_models(
         passing.append("unanswered prompts count as not passed")
     if passing:
         legend["pass"] = f"pass: {'; '.join(passing)}"
+    legend["tier"] = "tier: how well it uses tools, from 1 (best) to 3; ? not decided"
     legend["machine"] = "machine: the most memory in use on it meanwhile, by all that ran there"
     legend[INDICATIVE] = LEGEND
     legend[" !"] = "! with a caution"

@@ -26,9 +26,10 @@ _MAX_REPEATS = 10
 _MAX_ANSWER_CHARS = 32
 _MAX_REASON_CHARS = 40
 _MAX_PROMPT_CHARS = 32
-# How a check tells what it wanted instead, and the codes of which it says more than their text.
+# How a check tells what it wanted instead.
 _WANTED = ", wanted "
-_SAID_BY_DETAIL = frozenset({"wrong_call_count"})
+_WRONG_CALL_COUNT = "wrong_call_count"
+_NOT_CALLED = "not_called"
 _PASSED = "✓"
 _FAILED = "✗"
 
@@ -149,8 +150,10 @@ def _word_reason(violation: str) -> str:
     _, separator, wanted = detail.rpartition(_WANTED)
     if separator and len(wanted) <= _MAX_REASON_CHARS:
         return one_line(f"wanted {wanted}", _MAX_REASON_CHARS)
-    if code in _SAID_BY_DETAIL and detail:
-        return one_line(detail, _MAX_REASON_CHARS)
+    if code == _WRONG_CALL_COUNT and detail:
+        # `0 native calls, 1 expected`
+        is_none = detail.split()[0] == "0"
+        return word_violation(_NOT_CALLED) if is_none else one_line(detail, _MAX_REASON_CHARS)
     return one_line(word_violation(code), _MAX_REASON_CHARS) if code else ""
 
 

@@ -220,8 +220,10 @@ def _table_lines(table: Table, room: int) -> Iterator[str]:
     notes = table.explain([lane.column for lane in fitting], [lane.cells for lane in fitting])
     if left_out:
         names = list_names(left_out, len(left_out))
-        again = table.again or "before the command"
-        notes.append(f"no room for {names}: COLUMNS=200 {again} shows all")
+        if table.again:
+            notes.append(f"no room for {names} ({table.again} | less -S)")
+        else:
+            notes.append(f"no room for {names}: COLUMNS=200 before the command shows all")
     for note in notes:
         yield wrap(f"{indent[:2]}{note}", room)
 

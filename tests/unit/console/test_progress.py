@@ -81,3 +81,11 @@ def test_where_turns_are_counted_a_task_is_as_many_calls_as_it_took(counts_turns
     tally.calls_left(ONE, 13)
     assert tally.rows[ONE].n_done == n_calls
     assert tally.rows[ONE].n_calls == n_calls + 13
+
+
+def test_where_answers_decide_what_is_asked_what_is_left_is_called_an_estimate() -> None:
+    """How many calls there will be is not known: neither their number nor their time is a promise."""
+    tally = Tally({ONE: asked(5, 20.0)}, counts_turns=True)
+    assert tally.word_left() == "up to about 20 s left"
+    assert tally.word_calls(5, 10) == "5 of about 10" and tally.word_calls(10, 10) == "10/10"
+    assert Tally({ONE: asked(5, 20.0)}).word_calls(5, 10) == "5/10"
