@@ -99,7 +99,10 @@ class Pages:
             body = f"{heading}<p>{text(str(error))}</p><ul>{''.join(items)}</ul>"
             return _page("compare", body, AT_ROOT)
         title = f"{a.name} → {b.name}"
-        body = f"<h1>{text(title)}</h1>{as_html(describe_comparison(comparison))}"
+        links = []
+        for path in (a, b):
+            links.append(f'<a href="{AT_ROOT}{run_link(path)}">{text(path.name)}</a>')
+        body = f"<h1>{' → '.join(links)}</h1>{as_html(describe_comparison(comparison))}"
         return _page(title, body, AT_ROOT)
 
     def history(self) -> str:

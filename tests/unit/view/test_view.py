@@ -109,6 +109,8 @@ def test_two_runs_stand_beside_each_other_with_their_differences_marked(view: Vi
     page = view.ask("/compare?a=before&b=after").body
     assert "core/P3" in page and "core/P5" in page and "<mark>" in page
     assert "<script>alert" not in page and "alert" in page
+    for run in ("before", "after"):
+        assert f'<a href="./runs/{run}">{run}</a>' in page, "each leads to its report"
 
 
 def test_what_cannot_be_compared_is_said(runs: Path, view: View) -> None:
