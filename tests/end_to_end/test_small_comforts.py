@@ -254,3 +254,21 @@ def test_a_run_of_ones_own_prompts_speaks_of_jobs_in_one_line(place: Path) -> No
     )
     (table,) = [number for number, line in enumerate(lines) if line.startswith("model ")]
     assert "pass" in lines[table] and table > lines.index(about_jobs)
+
+
+def test_a_suite_of_ones_own_begins_with_three_prompts_that_can_be_asked(
+    place: Path, server: ScriptedServer
+) -> None:
+    """`suites new` writes a file that is fine and can be asked as it is, and never writes over one."""
+    made = clawgauge(place, "suites", "new", "night shift.toml")
+    assert (made.code, made.stdout) == (0, "night shift.toml\n")
+    assert "clawgauge run -s 'night shift.toml'" in made.stderr
+    checked = clawgauge(place, "suites", "check", "night shift.toml")
+    assert checked.stdout == "night shift: 3 prompts are fine (exact 1, json_keys 1, one_of 1)\n"
+    server.script(Text("no"), Text("outage"), Text('{"host": "web-3", "port": 8443}'))
+    done = clawgauge(place, "run", "-t", "fake:scripted-model", "-s", "night shift.toml")
+    assert [record["objective_pass"] for record in done.records()] == [True, True, True]
+    again = clawgauge(place, "suites", "new", "night shift.toml")
+    assert again.code == 2 and "is there already" in again.stderr
+    other = clawgauge(place, "suites", "new", "shift.json")
+    assert other.code == 2 and "must end in .toml" in other.stderr

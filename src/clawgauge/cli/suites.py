@@ -1,10 +1,12 @@
-"""List the built-in suites, show one, or check a suite file without asking any model."""
+"""List the built-in suites, show one, begin one of your own, or check a suite file without asking any model."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections import Counter
@@ -12,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawgauge.cli.files import output_file
-from clawgauge.cli.process import DONE, keep_secrets, print_json, row_for
+from clawgauge.cli.files import output_file, write_output
+from clawgauge.cli.process import DONE, keep_secrets, print_json, row_for, tell
 from clawgauge.config.providers import find_secrets
 from clawgauge.environment import secrets_of_settings
 from clawgauge.errors import ConfigError, SuiteError
@@ -45,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check", help="say whether a suite file would be accepted"
     ).add_argument
     add("file", metavar="FILE", help="a suite file: TOML, JSON or YAML")
+    add = actions.add_parser(
+        "new", help="write a file with three prompts to change", allow_abbrev=False
+    ).add_argument
+    add("file", metavar="FILE.toml", type=Path, help="a file that is not there yet")
     _add_from_openclaw(actions)
     _add_from_bfcl(actions)
 
@@ -113,6 +119,8 @@ def execute(arguments: argparse.Namespace) -> int:
             show_suite(arguments.name, source=arguments.source, as_json=arguments.json)
         case "check":
             check_suite(arguments.file)
+        case "new":
+            write_starter_suite(arguments.file)
         case "from-openclaw":
             make_own_suite(arguments)
         case "from-bfcl":
@@ -134,6 +142,21 @@ def list_suites(*, as_json: bool) -> None:
         n_prompts = plural(suite.n_prompts, "prompt")
         line = f"{suite.name} v{suite.version}, {n_prompts}: {suite.description}"
         sys.stdout.write(row_for(sys.stdout, line))
+
+
+def write_starter_suite(path: Path) -> None:
+    """Write three prompts to begin with. Raises `ConfigError` where that is not possible."""
+    if path.suffix != ".toml":
+        raise ConfigError(f"{path} must end in .toml: that is what is written")
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} is there already: name another file")
+    text = Path(__file__).with_name("starter_suite.toml").read_text("utf-8")
+    # A printable text in JSON is a string of TOML as well.
+    text = text.replace('"NAME"', json.dumps(path.stem)).replace("THIS_FILE", clean_cell(path.name))
+    write_output(path, text, "go where you may write")
+    named = shlex.quote(str(path))
+    tell(f"Next: change the prompts, then clawgauge run -s {named}")
+    sys.stdout.write(clean_lines(str(path)))
 
 
 def check_suite(name: str) -> None:
