@@ -81,8 +81,10 @@ def test_jobs_that_a_run_cannot_speak_about_take_one_line(tmp_path):
         "offline fallback",
     ]
     text = as_text([describe_jobs(summary.jobs)], width=200)
-    (line,) = [line for line in text.splitlines() if line.startswith("not asked:")]
-    assert "main agent" in line and "long context" in line and "clawgauge run -s" in line
+    line = " ".join(text.partition("not asked:")[2].split())
+    assert line.startswith("main agent and subagent with full tools (clawgauge run); long context")
+    # In a row too short for all of it, a command goes to the next as a whole.
+    assert any(row.endswith("(clawgauge run -s long_context)") for row in text.splitlines())
 
 
 def test_a_useless_model_is_no_fallback(tmp_path):
