@@ -387,6 +387,7 @@ def test_a_window_that_is_too_small_is_told_before_the_run(
     shown = clawgauge(box, *words, "--dry-run")
     assert (
         "fake:scripted-model: cannot be shown fit for long context: 27 prompts are longer than the "
-        "model's window of 4096 tokens; raise context in its provider's table"
+        "model's window of 4096 tokens; the line context = 32768 under [providers.fake] in "
+        "clawgauge.toml may raise it"
     ) in shown.stderr, shown.stderr
     assert server.calls == []

@@ -136,15 +136,16 @@ def _lines_of_targets(plan: Plan) -> list[str]:
                 jobs.append(name)
         if jobs:
             names = list_names(jobs, len(jobs))
-            reasons = "; ".join(_word_skip(skip.detail) for skip in skipped)
+            reasons = "; ".join(_word_skip(skip.detail, target.provider) for skip in skipped)
             lines.append(f"{target.label}: cannot be shown fit for {names}: {reasons}")
     return lines
 
 
-def _word_skip(detail: Mapping[str, Any]) -> str:
+def _word_skip(detail: Mapping[str, Any], provider: str) -> str:
     prompts = plural(detail["not_asked"], "prompt is", "prompts are")
     if detail["reason"] == "beyond_context":
-        return f"{prompts} {word_skip_reason(detail)}; raise context in its provider's table"
+        line = f"the line context = 32768 under [providers.{provider}]"
+        return f"{prompts} {word_skip_reason(detail)}; {line} in clawgauge.toml may raise it"
     return f"{prompts} not asked: {word_skip_reason(detail)}"
 
 

@@ -447,7 +447,8 @@ def _assess_by_evidence(
         if condition.name == OWN_PROMPTS and is_beyond_window:
             # They are not asked: no run would tell.
             reason = Reason(
-                ReasonCode.WINDOW_TOO_SMALL, figures=(str(_window_of(group, settings)),)
+                ReasonCode.WINDOW_TOO_SMALL,
+                figures=(str(_window_of(group, settings)), group.target.provider),
             )
             needs.append(cannot_tell(job.called, reason))
             continue
@@ -535,7 +536,7 @@ def _assess_passes(job: Job, group: GroupSummary, settings: Settings) -> Assessm
     window = _window_of(group, settings)
     if window is not None and _is_beyond_window(job, window):
         # They are not asked: no run would tell.
-        reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window),))
+        reason = Reason(ReasonCode.WINDOW_TOO_SMALL, figures=(str(window), group.target.provider))
         return cannot_tell(job.called, reason)
     if not job.prompts:
         passes = passed(group)

@@ -55,8 +55,8 @@ _TEXTS = {
     ),
     ReasonCode.TAKES_NO_TOOLS: "its server says that it takes no tools",
     ReasonCode.WINDOW_TOO_SMALL: (
-        "its window is {0} tokens here (a line such as context = 32768 in the provider's table "
-        "of clawgauge.toml may raise it)"
+        "its window is {0} tokens here (the line context = 32768 under [providers.{1}] in "
+        "clawgauge.toml may raise it)"
     ),
     ReasonCode.RUNS_HERE: "runs on your own machines",
     ReasonCode.RUNS_ELSEWHERE: "not on your own machines",

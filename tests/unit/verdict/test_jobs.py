@@ -72,7 +72,9 @@ def test_no_run_is_proposed_for_texts_beyond_a_known_window(tmp_path, settings, 
     job = verdicts(folder)["long context"]
     (one,) = job.ranking
     assert (one.fit, job.needs) == ("cannot_tell", None)
-    assert one.why.startswith(f"its window is {window} tokens here (a line such as context = ")
+    assert one.why.startswith(
+        f"its window is {window} tokens here (the line context = 32768 under [providers."
+    )
     wide = json_run(
         tmp_path / "wide", {MODEL: 10}, providers={PROVIDER: {"type": "ollama", "context": 32_768}}
     )

@@ -59,7 +59,8 @@ _MEMORY_FOR_WINDOW = 0.25
 _WINDOW_STEP = 1024
 _TEMPLATE_DROPS_TOOLS = (
     f"{TOOLS_DROPPED} the model's chat template has no place for tools, so the model has not seen "
-    "them; chat_template_file in the provider's table gives it another template"
+    'them; the line chat_template_file = "FILE" under [providers.{name}] in clawgauge.toml gives '
+    "it another template"
 )
 
 
@@ -345,7 +346,8 @@ class Embedded(Provider):
             message = "the embedded server is not running"
             raise CallFailure("skipped_unavailable", "connection_refused", message)
         if call.tools and not self._shows_tools:
-            sink.note(warning=_TEMPLATE_DROPS_TOOLS, tools_unseen=NO_TEMPLATE)
+            warning = _TEMPLATE_DROPS_TOOLS.format(name=self.name)
+            sink.note(warning=warning, tools_unseen=NO_TEMPLATE)
         await self._chat.attempt(call, sink)
 
     def pids(self) -> list[int]:
