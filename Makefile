@@ -31,10 +31,11 @@ $(READY): $(RUNS)
 
 run: $(RUNS)
 	@$(BIN)/clawgauge run -t embedded:smollm2-135m
-	@printf '%s\n' "" "$(BIN)/clawgauge init   looks for your own models, writes a clawgauge.toml" \
-	"$(BIN)/clawgauge run    asks them until it is decided what they are fit for" \
-	"smollm2-135m is for trying the tool out; a model of your own is named with -t:" \
-	"$(BIN)/clawgauge run -t ollama_openai:llama3.2:3b  (or -t embedded:FILE.gguf)" >&2
+	@printf '%s\n' "" "Next: look for your own models, and ask them until it is decided what they do:" \
+	"  $(BIN)/clawgauge init" "  $(BIN)/clawgauge run" \
+	"smollm2-135m is for trying the tool out. A model of your own is named like this:" \
+	"  $(BIN)/clawgauge run -t ollama_openai:llama3.2:3b" \
+	"  $(BIN)/clawgauge run -t embedded:FILE.gguf" >&2
 
 # Six at once on two cores: much of the tests' time is waiting for deadlines and processes. They must pass on a machine
 # that has never run them and is busy. To see that they do (the loops end with the shell that started them):
