@@ -1,4 +1,4 @@
-"""List the built-in suites, show one, begin one of your own, or check a suite file without asking any model."""
+"""List the built-in suites, show one, begin one of your own, or check a file. No model is asked."""
 
 from __future__ import annotations
 

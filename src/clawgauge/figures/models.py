@@ -227,7 +227,9 @@ _OF_MODELS: list[Figure[GroupSummary]] = [
     # Times
     *_percentiles("cold_{}_ms", "ms", Titles("cold {}", "Cold {}"), lambda m: m.latency_cold_ms),
     *_percentiles("warm_{}_ms", "ms", Titles("warm {}", "Warm {}"), lambda m: m.latency_warm_ms),
-    *_percentiles("ttft_{}_ms", "ms", Titles("first token {}", "First token {}"), lambda m: m.ttft_ms),
+    *_percentiles(
+        "ttft_{}_ms", "ms", Titles("first token {}", "First token {}"), lambda m: m.ttft_ms
+    ),
     *_percentiles("ttfa_{}_ms", "ms", Titles("ttfa {}", "First answer token {}"),
                   lambda m: m.ttfa_ms),
     *_percentiles("output_tps_{}", "tps", Titles("tok/s", "Tokens/s {}"), lambda m: m.output_tps),

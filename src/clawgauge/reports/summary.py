@@ -548,8 +548,9 @@ def describe_summary(
     unfinished: bool = False,
     path: Path | None = None,
 ) -> list[Section]:
-    """What a terminal shows of the run at `path`: the `grid` of a small run, what went wrong, the answer for each job
-    and what to do next. A line a model comes last, where a small screen still shows it.
+    """What a terminal shows of the run at `path`: the `grid` of a small run, what went wrong, the
+    answer for each job and what to do next. A line a model comes last, where a small screen still
+    shows it.
 
     The rest, `verbose`: how each tier came about, the clock, what was paid, every warning. Of a
     run that is `unfinished` no other run is proposed: it may tell by itself."""
