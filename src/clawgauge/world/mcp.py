@@ -8,6 +8,7 @@ its simulated machine; a prompt without one gets one neutral line for every call
 import contextlib
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,19 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it arrived. `id` is the client's own name for it, where it gives one."""
+    """One call as it arrived. `id` is the client's own name for it, where it gives one.
+
+    `arrived_ns` and `answered_ns` are on the clock of `time.perf_counter_ns`, which the processes of
+    one machine share on Linux and macOS.
+    """
 
     id: str | None
     name: str
     arguments: Any
     answer: str
     is_error: bool
+    arrived_ns: int = 0
+    answered_ns: int = 0
 
 
 def read_log(path: Path) -> list[LoggedCall]:
@@ -100,6 +107,7 @@ class McpServer:
                 return None
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
+        arrived_ns = time.perf_counter_ns()
         name = str(params.get("name", ""))
         arguments = params.get("arguments")
         answer = NEUTRAL_ANSWER
@@ -111,6 +119,8 @@ class McpServer:
             arguments=arguments,
             answer=answer.text,
             is_error=answer.is_error,
+            arrived_ns=arrived_ns,
+            answered_ns=time.perf_counter_ns(),
         )
         # Before the answer goes out: whoever has seen an answer finds its call in the log.
         with self._log_path.open("a", encoding="ascii") as log:

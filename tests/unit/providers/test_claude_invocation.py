@@ -18,8 +18,8 @@ from clawgauge.providers.claude.program import (
     call_arguments,
     call_environment,
     find_program,
-    refuse_unsendable,
 )
+from clawgauge.providers.one_text import refuse_unsendable
 from support.fake_claude import install_fake_claude
 from support.rows import every_row
 from unit.providers.claude_calls import environment, kind_of, write_program

@@ -78,10 +78,6 @@ _BUILT_IN_TOOLS = (
     "NotebookRead,Read,Skill,SlashCommand,Task,TodoRead,TodoWrite,WebFetch,WebSearch,Write,"
     "exit_plan_mode"
 )
-_AS_TEXT = (
-    "Below is a conversation so far, and what its tools answered. Go on with it: write the "
-    "assistant's next message, and nothing else.\n\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,35 +156,6 @@ async def _ask(path: Path, question: str, env: Mapping[str, str], cwd: Path) -> 
 def not_executable(path: Path, reason: str) -> CallFailure:
     message = f"{path} cannot be run ({reason}): repair it, or set `command` to another Claude Code"
     return CallFailure("skipped_unavailable", "cli_not_executable", message)
-
-
-def as_one_text(call: Call) -> str:
-    """The prompt, with the messages before it written out: the CLI takes nothing but a text."""
-    if not call.messages:
-        return call.prompt
-    parts = [str(message) for message in call.messages]
-    if call.prompt:
-        parts.append(f"[user]\n{call.prompt}")
-    return _AS_TEXT + "\n\n".join(parts)
-
-
-def refuse_unsendable(call: Call) -> None:
-    """Raise `CallFailure` for text that no process can be given: a NUL, half a surrogate pair."""
-    texts = {
-        "prompt": as_one_text(call),
-        "system prompt": call.system or "",
-        "model name": call.model,
-    }
-    for what, text in texts.items():
-        if "\0" in text:
-            message = f"the {what} contains a NUL character, which cannot be sent"
-            raise CallFailure("error", "invalid_prompt", message)
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as fault:
-            where = f"at character {fault.start}"
-            message = f"the {what} is not valid Unicode {where}, and cannot be sent"
-            raise CallFailure("error", "invalid_prompt", message) from fault
 
 
 def call_arguments(program: ClaudeProgram, call: Call, *, bare: bool) -> tuple[str, ...]:

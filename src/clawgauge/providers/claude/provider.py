@@ -29,7 +29,6 @@ from clawgauge.providers.claude.program import (
     KEY_VARIABLES,
     SWITCHES,
     ClaudeProgram,
-    as_one_text,
     ask_program,
     base_environment,
     call_arguments,
@@ -37,7 +36,6 @@ from clawgauge.providers.claude.program import (
     find_program,
     level_arguments,
     not_executable,
-    refuse_unsendable,
 )
 from clawgauge.providers.claude.stream import ClaudeStream
 from clawgauge.providers.claude.tools import (
@@ -46,6 +44,7 @@ from clawgauge.providers.claude.tools import (
     OfferedTools,
     report_answers,
 )
+from clawgauge.providers.one_text import as_one_text, refuse_unsendable
 from clawgauge.records import ProviderProbe, SentSettings
 
 # How long the program may take to exit when the call is over.
