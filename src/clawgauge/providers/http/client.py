@@ -25,7 +25,7 @@ from yarl import URL
 from clawgauge.client_limits import require_descriptors
 from clawgauge.errors import CallFailure, ConfigError, Status
 from clawgauge.providers.base import Sink
-from clawgauge.providers.http.connection import HttpConnection, ReadQueue
+from clawgauge.providers.http.connection import HttpConnection, ReadQueue, Tap
 from clawgauge.providers.http.errors import CONNECT_TIMEOUT_S, transport_failure
 from clawgauge.providers.http.reply import HttpReply, Reader
 from clawgauge.proxies import find_proxy, is_loopback
@@ -160,16 +160,48 @@ class HttpClient:
         The caller stops waiting after `timeout_s`; a refusal whose words are late is raised shortly
         before. With `alone` it goes over a connection of its own. Raises `CallFailure`.
         """
-        loop = asyncio.get_running_loop()
-        error_until_s = loop.time() + timeout_s - _BEFORE_DEADLINE_S
         method = "GET" if payload is None else "POST"
         head = self._heads.get((method, url))
         if head is None:
-            # The address may have a query of its own.
-            joint = "&" if "?" in url and self._query else "?"
-            head = self._make_head(method, url + self._query.replace("?", joint, 1))
+            headers = self._headers | {"Content-Type": "application/json"}
+            head = self._make_head(method, url, headers)
             self._heads[method, url] = head
-        body = payload or b""
+        await self._exchange(head, payload or b"", reader, timeout_s, alone, None)
+
+    async def forward(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        reader: Reader,
+        tap: Tap,
+    ) -> None:
+        """Send a request of somebody else's as it is, but with our key, and show the reply to both.
+
+        `reader` is fed the reply as that of a call of ours; `tap` is given its bytes. Each request
+        has a connection of its own. Raises `CallFailure`.
+        """
+        own_names = {name.lower() for name in self._headers} - {"user-agent"}
+        sent_headers = {name: self._headers[name] for name in self._headers if name != "User-Agent"}
+        for name, value in headers.items():
+            if name.lower() not in own_names:
+                sent_headers[name] = value
+        head = self._make_head(method, url, sent_headers)
+        await self._exchange(head, body, reader, math.inf, True, tap)
+
+    async def _exchange(
+        self,
+        head: bytes,
+        body: bytes,
+        reader: Reader,
+        timeout_s: float,
+        alone: bool,
+        tap: Tap | None,
+    ) -> None:
+        """Send a request and feed its reply to `reader`. Raises `CallFailure`."""
+        loop = asyncio.get_running_loop()
+        error_until_s = loop.time() + timeout_s - _BEFORE_DEADLINE_S
         request = b"%b%d\r\n\r\n%b" % (head, len(body), body)
 
         # Over the first connection that takes the request: a pooled one may have been closed by
@@ -177,7 +209,7 @@ class HttpClient:
         while True:
             connection, connect_ns = await self._connect(alone)
             try:
-                done = connection.send(request, reader, error_until_s)
+                done = connection.send(request, reader, error_until_s, tap)
                 break
             except OSError as fault:
                 connection.abort()
@@ -201,11 +233,14 @@ class HttpClient:
             else:
                 connection.abort()
 
-    def _make_head(self, method: str, url: str) -> bytes:
+    def _make_head(self, method: str, url: str, own_headers: Mapping[str, str]) -> bytes:
         """A request up to the number of its `Content-Length`.
 
         Raises `CallFailure` for what cannot be one.
         """
+        # The server's address may have a query of its own.
+        joint = "&" if "?" in url and self._query else "?"
+        url += self._query.replace("?", joint, 1)
         try:
             address = URL(url)
         except ValueError as fault:
@@ -214,8 +249,7 @@ class HttpClient:
             message = f"{url} is not an address of an HTTP server"
             raise CallFailure("error", "invalid_response", message)
         headers = {"Host": address.host_port_subcomponent or "", "Accept": "*/*"}
-        headers |= self._headers
-        headers["Content-Type"] = "application/json"
+        headers |= own_headers
         request_target = address.raw_path_qs
         if self._proxy is not None and address.scheme == "http":
             request_target = str(address)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from clawgauge.errors import CallFailure
 from clawgauge.providers.http.reply import SLICE_BYTES, HttpReply, Reader
@@ -26,6 +26,10 @@ DRAIN_S = 0.2
 ERROR_BODY_S = 1.5
 # A server that floods is not read faster than it is understood.
 _UNREAD_BYTES = 1 << 20
+
+
+Tap: TypeAlias = Callable[[int, bytes], None]
+"""Is given a piece of a reply, and when it came."""
 
 
 @dataclass(slots=True)
@@ -95,6 +99,8 @@ class HttpConnection(asyncio.Protocol):
         # The call under way, None where there is none; and its reply, which stays when it is over.
         self._done: asyncio.Future[None] | None = None
         self._reply: HttpReply | None = None
+        # Sees every byte of the reply once it has been read; None where nobody wants them.
+        self._tap: Tap | None = None
         # Ends a call whose reply has said what matters, but has not ended.
         self._end_timer: asyncio.TimerHandle | None = None
         self._error_until_s = 0.0
@@ -136,15 +142,19 @@ class HttpConnection(asyncio.Protocol):
         except OSError:
             return b""
 
-    def send(self, request: bytes, reader: Reader, error_until_s: float) -> asyncio.Future[None]:
+    def send(
+        self, request: bytes, reader: Reader, error_until_s: float, tap: Tap | None = None
+    ) -> asyncio.Future[None]:
         """Send `request` and start the clock. Raises `OSError` where the connection takes none.
 
         The future is done when `reader` has been fed the reply. The words of a refusal are waited
-        for until `error_until_s`, by the loop's clock.
+        for until `error_until_s`, by the loop's clock. `tap` is given the bytes of the reply as
+        they came, each piece after `reader` has seen what it means.
         """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
         self._reply = HttpReply(reader)
+        self._tap = tap
         self._end_timer = None
         self._error_until_s = error_until_s
         done = self._loop.create_future()
@@ -234,6 +244,8 @@ class HttpConnection(asyncio.Protocol):
         """Feed the reply what came at `at_ns`, and end the call where that decides it."""
         try:
             reply.feed(at_ns, data)
+            if self._tap is not None and data:
+                self._tap(at_ns, data)
         except CallFailure as failure:
             self._fail(reply, at_ns, failure)
         except Exception as fault:
