@@ -54,6 +54,7 @@ test-real: setup
 	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
 	@scripts/get-axe || echo "test-real: axe-core could not be installed; its tests are skipped and say so"
 	@scripts/get-openclaw || echo "test-real: OpenClaw could not be installed; its tests are skipped and say so"
+	@scripts/get-agents || echo "test-real: codex and goose could not be installed; their tests are skipped and say so"
 	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
 	@PYTHON=$(PYTHON) scripts/get-ray || echo "test-real: Ray could not be installed; the test of a cluster is skipped and says so"
 	@$(PIP) pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"

@@ -14,6 +14,43 @@ import msgspec
 
 from clawgauge.errors import CallFailure
 from clawgauge.records import Attempt, Load, ToolInvocation, TranscriptTurn
+from clawgauge.records.agent import AgentCall, AgentProgramFacts, AgentTurn
+
+
+class AgentSpans(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of an attempt inside an agent program went, in nanoseconds.
+
+    Model, tools, and the three parts of what is the program's own add up to the whole.
+    """
+
+    model_ns: int
+    tools_ns: int
+    start_ns: int
+    between_ns: int
+    end_ns: int
+
+    @property
+    def harness_ns(self) -> int:
+        return self.start_ns + self.between_ns + self.end_ns
+
+
+class AgentLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen on both sides of an agent program in one attempt.
+
+    `first_sent_ns` and `first_token_ns` are of its first request to the model, on the
+    `time.perf_counter_ns` clock; the time to the first token is between these.
+    """
+
+    facts: AgentProgramFacts
+    spans: AgentSpans
+    turns: list[AgentTurn]
+    calls: list[AgentCall]
+    first_sent_ns: int | None
+    first_token_ns: int | None
+    ttft_user_ns: int | None
+    """How long a user waits for the first token, from the start of the program."""
+    added_messages: int
+    recorder_late: bool
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +95,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     cli_overhead_ms: int | None = None
     tools_unseen: str | None = None
     warnings: list[str] = []
+    agent: AgentLedger | None = None
+    """Where the model was asked inside an agent program: what was seen on both sides of it."""
 
 
 class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -195,6 +195,9 @@ def runs_alone(providers: ProviderSet, target: Target) -> bool:
     settings = providers.settings.get(target.provider)
     if settings is None:
         return True
+    model_target = providers.model_target(target)
+    if model_target != target:
+        return runs_alone(providers, model_target)
     stated = settings.extra.get("stated_local")
     if stated is not None:
         return bool(stated)
@@ -207,7 +210,7 @@ def runs_alone(providers: ProviderSet, target: Target) -> bool:
 def takes_several_calls(providers: ProviderSet, target: Target) -> bool:
     """Whether a target may get several calls at once without having been asked to: a program that
     is started for each of them is as heavy as a model of one's own."""
-    is_program = providers.settings[target.provider].type == CLAUDE_CODE_CLI.name
+    is_program = find_type(providers.settings[target.provider].type).program is not None
     return not is_program and not runs_alone(providers, target)
 
 
@@ -561,8 +564,11 @@ def check_targets(
         unusable = providers.settings[target.provider].unusable
         if unusable is not None:
             raise ConfigError(unusable)
+        provider = providers.get(target.provider)
+        why_not_model = provider.why_not_model(target.model)
+        if why_not_model is not None:
+            raise TargetError(f"target {target.label!r}: {why_not_model}")
         if target.thinking_level is not None:
-            provider = providers.get(target.provider)
             why_not = provider.why_not_level(target.model, target.thinking_level)
             if why_not is not None:
                 raise TargetError(f"target {target.label!r}: {why_not}")
@@ -684,7 +690,8 @@ def price_targets(
     free: set[Target] = set()
     unpriced: list[str] = []
     for target in targets:
-        provider = providers.get(target.provider)
+        model_target = providers.model_target(target)
+        provider = providers.get(model_target.provider)
         described = provider.describe()
         price = None
         if price_file is None:
@@ -692,7 +699,7 @@ def price_targets(
         if price is None and (table is not None or vendor_of(described) is not None):
             if table is None:
                 table = load_prices()
-            price = table.find(target.provider, target.model, described)
+            price = table.find(model_target.provider, model_target.model, described)
         if price is not None:
             prices[target] = price
         elif provider.local and not described.get("api_key_env"):

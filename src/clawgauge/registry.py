@@ -103,6 +103,16 @@ class Location(enum.Enum):
     """Elsewhere, whatever address it is given."""
 
 
+class Wire(enum.Enum):
+    """A wire format: what an agent program may speak with a model's server."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    OLLAMA = "ollama"
+    GEMINI = "gemini"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderType:
     """What the program knows of a kind of provider without loading it."""
@@ -124,6 +134,12 @@ class ProviderType:
     is_ollama: bool = False
     program: str | None = None
     """The program of the user's that it runs."""
+    is_agent: bool = False
+    """Whether it asks the models of other providers inside an agent program."""
+    wires: tuple[Wire, ...] = ()
+    """The wire formats that its servers speak; of an agent, those that the program speaks.
+
+    Where both have several, the agent's first counts."""
     is_own_server: bool = False
     """Whether this program starts its server itself, for as long as a run takes.
 
@@ -163,6 +179,7 @@ class ProviderType:
 
 ANTHROPIC_MESSAGES = ProviderType(
     name="anthropic_messages",
+    wires=(Wire.MESSAGES,),
     factory="clawgauge.providers.claude.messages:MessagesServer",
     vendor=ANTHROPIC,
     uses_vendor_variables=True,
@@ -185,6 +202,7 @@ CLAUDE_CODE_CLI = ProviderType(
 )
 EMBEDDED = ProviderType(
     name="embedded",
+    wires=(Wire.CHAT, Wire.RESPONSES),
     factory="clawgauge.providers.embedded.provider:Embedded",
     location=Location.LOCAL,
     is_own_server=True,
@@ -194,6 +212,7 @@ EMBEDDED = ProviderType(
 )
 GEMINI = ProviderType(
     name="gemini",
+    wires=(Wire.GEMINI,),
     factory="clawgauge.providers.gemini.provider:GeminiServer",
     vendor=GOOGLE,
     uses_vendor_variables=True,
@@ -205,6 +224,7 @@ GEMINI = ProviderType(
 )
 OLLAMA = ProviderType(
     name="ollama",
+    wires=(Wire.OLLAMA,),
     factory="clawgauge.providers.ollama:OllamaNative",
     default_address=f"http://localhost:{OLLAMA_PORT}",
     location=Location.LOCAL,
@@ -218,6 +238,7 @@ OLLAMA = ProviderType(
 )
 OLLAMA_OPENAI = ProviderType(
     name="ollama_openai",
+    wires=(Wire.CHAT,),
     factory="clawgauge.providers.ollama:Ollama",
     default_address=f"http://localhost:{OLLAMA_PORT}/v1",
     location=Location.LOCAL,
@@ -229,6 +250,7 @@ OLLAMA_OPENAI = ProviderType(
 )
 OPENAI_CHAT = ProviderType(
     name="openai_chat",
+    wires=(Wire.CHAT,),
     factory="clawgauge.providers.openai.chat:ChatServer",
     vendor=OPENAI,
     uses_vendor_variables=True,
@@ -239,6 +261,7 @@ OPENAI_CHAT = ProviderType(
 )
 OPENAI_RESPONSES = ProviderType(
     name="openai_responses",
+    wires=(Wire.RESPONSES,),
     factory="clawgauge.providers.openai.responses:ResponsesServer",
     vendor=OPENAI,
     uses_vendor_variables=True,
@@ -248,15 +271,46 @@ OPENAI_RESPONSES = ProviderType(
     openclaw_vendor=True,
     litellm_prefix="openai/responses/",
 )
+CODEX = ProviderType(
+    name="codex",
+    factory="clawgauge.providers.agents.codex:Codex",
+    location=Location.REMOTE,
+    finds_models=False,
+    program="codex",
+    is_agent=True,
+    wires=(Wire.RESPONSES,),
+)
+GOOSE = ProviderType(
+    name="goose",
+    factory="clawgauge.providers.agents.goose:Goose",
+    location=Location.REMOTE,
+    finds_models=False,
+    takes_thinking=False,
+    program="goose",
+    is_agent=True,
+    wires=(Wire.CHAT,),
+)
+OPENCLAW = ProviderType(
+    name="openclaw",
+    factory="clawgauge.providers.agents.openclaw:OpenClaw",
+    location=Location.REMOTE,
+    finds_models=False,
+    program="openclaw",
+    is_agent=True,
+    wires=(Wire.OLLAMA, Wire.CHAT, Wire.RESPONSES, Wire.MESSAGES),
+)
 _TYPES = (
     ANTHROPIC_MESSAGES,
     CLAUDE_CODE_CLI,
+    CODEX,
     EMBEDDED,
     GEMINI,
+    GOOSE,
     OLLAMA,
     OLLAMA_OPENAI,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
+    OPENCLAW,
 )
 PROVIDER_TYPES = {provider_type.name: provider_type for provider_type in _TYPES}
 UNKNOWN = ProviderType(name="unknown")

@@ -16,7 +16,7 @@ from clawgauge.characters import well_formed
 from clawgauge.checks.answer import answer_start, split_thinking
 from clawgauge.checks.json import JsonRefused, decode_strictly
 from clawgauge.checks.judgement import MAX_INVOCATIONS
-from clawgauge.outcomes import Reply
+from clawgauge.outcomes import AgentLedger, Reply
 from clawgauge.records import LEAST_LATER_TOKENS, MAX_TOKENS, ToolInvocation, TranscriptTurn
 
 _MAX_NAME_CHARS = 256
@@ -87,6 +87,7 @@ class Timeline:
     _tools_unseen: str | None = None
     _warnings: list[str] = field(default_factory=list)
     _replay: object = None
+    _agent: AgentLedger | None = None
 
     def start(self, at_ns: int) -> None:
         _check_type("the start", at_ns, int, float)
@@ -220,6 +221,9 @@ class Timeline:
         if warning not in self._warnings and len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(warning)
 
+    def agent(self, ledger: AgentLedger) -> None:
+        self._agent = ledger
+
     def end(self, at_ns: int) -> None:
         _check_type("the end", at_ns, int, float)
         self._end_ns = at_ns
@@ -251,6 +255,12 @@ class Timeline:
                 ttft_ns = _elapsed_ns(self._start_ns, self._first_times_ns())
                 ttfa_ns = _elapsed_ns(self._start_ns, self._first_answer_times_ns(text))
                 output_rate = self._measure_output_rate(answer_text)
+        if self._agent is not None:
+            ttft_ns = _agent_ttft_ns(self._agent)
+            ttfa_ns = None
+            if ttft_ns is not None and self._agent.first_sent_ns is not None:
+                answer_times_ns = self._first_answer_times_ns(text)
+                ttfa_ns = _elapsed_ns(self._agent.first_sent_ns, answer_times_ns)
         return Reply(
             text=answer_text,
             reasoning_text="".join(self._reasonings),
@@ -278,6 +288,7 @@ class Timeline:
             cli_overhead_ms=self._cli_overhead_ms,
             tools_unseen=self._tools_unseen,
             warnings=self._warnings,
+            agent=self._agent,
         )
 
     def _measure_e2e_ns(self, start_ns: int, now_ns: int) -> int:
@@ -405,6 +416,13 @@ def _wrong_type(name: str, value: object, *types: type) -> TypeError:
     return TypeError(
         f"the provider reported {name} as {type(value).__name__}, it must be {expected}: {quoted}"
     )
+
+
+def _agent_ttft_ns(agent: AgentLedger) -> int | None:
+    """From the program's first request to the first piece of its reply."""
+    if agent.first_sent_ns is None or agent.first_token_ns is None:
+        return None
+    return max(0, agent.first_token_ns - agent.first_sent_ns)
 
 
 def _elapsed_ns(start_ns: int, times_ns: list[int]) -> int | None:

@@ -160,14 +160,17 @@ def _reasoning_item(text: Text, dialect: str) -> dict[str, Any]:
 
 
 def _call_item(index: int, call: tuple[str, ...]) -> dict[str, Any]:
+    """A call; of `NAMESPACE::NAME` the namespace has a field of its own, as codex takes it."""
     arguments = "".join(call[1:])
+    namespace, _, name = call[0].rpartition("::")
     ids = {"id": f"fc_{index}", "call_id": f"call_{index}"}
-    return ids | {
+    item = ids | {
         "type": "function_call",
         "status": "completed",
-        "name": call[0],
+        "name": name,
         "arguments": arguments,
     }
+    return item | {"namespace": namespace} if namespace else item
 
 
 def _response(text: Text, request: ReceivedRequest, status: str) -> dict[str, Any]:

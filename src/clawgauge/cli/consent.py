@@ -81,6 +81,7 @@ def _require_yes(question: str, otherwise: str) -> None:
 
 def _stays_here(plan: PlanDraft, target: Target) -> bool:
     """Whether what a target is sent stays on this machine, as far as can be told."""
+    target = plan.providers.model_target(target)
     settings = plan.providers.settings[target.provider]
     if settings.make is not None:
         return False  # on a node, whatever that reports of itself

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -29,9 +30,10 @@ from clawgauge.config.providers import (
 )
 from clawgauge.config.settings import read_configuration
 from clawgauge.errors import CallFailure, MachineError
+from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded.provider import fetch
 from clawgauge.records import ProviderProbe
-from clawgauge.registry import EMBEDDED, OPENAI, OPENAI_CHAT
+from clawgauge.registry import EMBEDDED, OPENAI, OPENAI_CHAT, find_type
 from clawgauge.secrets import mask_strings
 from clawgauge.words import list_names
 
@@ -84,6 +86,7 @@ def execute(arguments: argparse.Namespace) -> int:
         probes = run_async(probe_nodes(configuration, arguments.nodes.split(","), tell))
     else:
         probes = [*run_async(probe_all(settings.values())), *probes]
+        probes = [probe for probe in probes if _is_told(probe, settings, configured)]
         # What can be asked is what a person looks for.
         probes.sort(key=lambda probe: not probe.reachable)
     # Masked as a whole: versions and model names are the server's words too.
@@ -92,6 +95,15 @@ def execute(arguments: argparse.Namespace) -> int:
     else:
         sys.stdout.write(redact("".join(map(_lines, probes))))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
+
+
+def _is_told(
+    probe: ProviderProbe, settings: Mapping[str, ProviderSettings], configured: Collection[str]
+) -> bool:
+    """Whether a probe is shown: not that of an agent program that nobody has installed or named."""
+    if probe.reachable or probe.provider in configured or probe.provider not in settings:
+        return True
+    return not find_type(settings[probe.provider].type).is_agent
 
 
 def _lines(probe: ProviderProbe) -> str:

@@ -215,7 +215,8 @@ def _word_concurrency(plan: Plan) -> str:
 
 def _expectation(plan: Plan, target: Target, calls: ExpectedCalls) -> str:
     """Time and cost of a target's calls, as far as they are known."""
-    described = plan.provider(target.provider).describe()
+    model_provider = plan.providers.model_target(target).provider
+    described = plan.provider(model_provider).describe()
     is_cost_unknown = calls.usd is None and not is_free(described)
     if calls.seconds is None and calls.usd is not None:
         guess = f"about {format_money(calls.usd)} by the price list"

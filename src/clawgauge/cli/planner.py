@@ -52,7 +52,7 @@ from clawgauge.config.settings import (
     make_settings,
     read_configuration,
 )
-from clawgauge.errors import ConfigError, RequestError
+from clawgauge.errors import ConfigError, RequestError, TargetError
 from clawgauge.journal import check_run_id
 from clawgauge.plan import (
     FIND_CONCURRENCY,
@@ -85,6 +85,7 @@ from clawgauge.records import (
     SuiteInfo,
     Target,
 )
+from clawgauge.registry import find_type
 from clawgauge.reports.clean import clean_cell
 from clawgauge.run_data import Run
 from clawgauge.suites.drawings import NO_DRAWINGS, Drawings, rules_of
@@ -407,7 +408,20 @@ async def _choose_targets(
     if names_targets and not names_every_model:
         targets = await find_targets(patterns, providers, basis.environ, basis.redact, tell)
         check_targets(targets, providers, basis.secrets)
+    if request.capacity is not None:
+        _refuse_programs_under_load(targets, providers)
     return targets
+
+
+def _refuse_programs_under_load(targets: Sequence[Target], providers: ProviderSet) -> None:
+    """Refuse agent programs where a server is to be loaded: the programs would be the load."""
+    for target in targets:
+        if find_type(providers.settings[target.provider].type).is_agent:
+            bare = providers.model_target(target).label
+            raise TargetError(
+                f"target {target.label!r}: under load the program itself would be measured; "
+                f"ask the bare model with -t {bare}"
+            )
 
 
 def _report_configuration(configuration: Configuration, tell: Tell) -> None:

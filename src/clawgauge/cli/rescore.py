@@ -38,6 +38,7 @@ from clawgauge.records import (
 )
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.run_data import Run
+from clawgauge.runner.agent_record import judge_made_calls
 from clawgauge.runner.judging import CheckFailed, Judge, guard_check
 from clawgauge.suites import BUILTIN_SUITES, check_recorded, load_suite, prompts_sha256
 from clawgauge.words import plural
@@ -205,6 +206,10 @@ class Rescoring:
         if shell is not None and result.engine != shell:
             self.n_other_engine += 1
         judged = _with_judgement(result, prompt, judgement, shell)
+        if result.agent is not None:
+            judge = guard_check(self._judge.judge)
+            made = judge_made_calls(judge, prompt, result.raw_output, result.agent_calls)
+            judged = msgspec.structs.replace(judged, made=made)
         before = _describe_verdict(result)
         after = _describe_verdict(judged)
         if after != before:

@@ -170,7 +170,11 @@ def find_changes(
     changes = _changed_targets(config, wanted_targets)
     changes += _changed_options(config.options, settings)
     changes += _changed_prompts(config.prompts, prompts)
-    for name in dict.fromkeys(target.provider for target in targets):
+    names: dict[str, None] = {}
+    for target in targets:
+        names[target.provider] = None
+        names[providers.model_target(target).provider] = None
+    for name in names:
         # Another server behind the same name is another subject of measurement.
         recorded_address = config.providers.get(name, {}).get("base_url")
         # A key inside the path is masked on disk, and so must be what it is compared with and shown

@@ -475,6 +475,9 @@ def make_config(plan: PlanDraft, run_id: str, created_at_ms: int | None = None) 
     for target in plan.targets:
         provider = plan.provider(target.provider)
         described[target.provider] = provider.describe()
+        model_provider = plan.providers.model_target(target).provider
+        if model_provider != target.provider:
+            described[model_provider] = plan.provider(model_provider).describe()
         call = _plain_call(plan, target, provider)
         usual = provider.sampling(call)
         sampling[target.label] = usual._asdict()

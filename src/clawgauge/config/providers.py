@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -54,7 +55,21 @@ def provider_settings(
     for name in withheld:
         unusable = f"[providers.{name}] of {configuration.why_withheld()}"
         settings[name] = ProviderSettings(name, name, unusable=unusable)
-    return settings
+    return _connect_agents(settings)
+
+
+def _connect_agents(settings: Mapping[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+    """The settings; those of agent programs with the providers that they may be put before."""
+    upstreams = {}
+    for name, provider in settings.items():
+        if find_type(provider.type).wires and not find_type(provider.type).is_agent:
+            upstreams[name] = provider
+    connected = {}
+    for name, provider in settings.items():
+        if find_type(provider.type).is_agent:
+            provider = replace(provider, upstreams=upstreams)
+        connected[name] = provider
+    return connected
 
 
 def leave_out_second_names(settings: Mapping[str, ProviderSettings]) -> dict[str, ProviderSettings]:

@@ -78,9 +78,16 @@ class PriceTable:
 
 
 def settings_of(config: RunConfig | None, target: Target) -> Mapping[str, Any]:
-    """What config.json says of a target's provider; its type at least."""
+    """What config.json says of a target's provider; its type at least.
+
+    Of a model inside an agent program it is what is said of the model's own provider.
+    """
     settings_by_provider = config.providers if config else {}
-    return settings_by_provider.get(target.provider, {"type": target.provider})
+    settings = settings_by_provider.get(target.provider, {"type": target.provider})
+    if not _type_of(settings).is_agent:
+        return settings
+    provider = target.model.partition("/")[0]
+    return settings_by_provider.get(provider, {"type": provider})
 
 
 def missing_key(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clawgauge.errors import ConfigError
+from clawgauge.outcomes import AgentLedger
 from clawgauge.records import (
     THINKING_OFF,
     Message,
@@ -109,6 +110,8 @@ class ProviderSettings:
     """Shows a line to the person waiting (a download, a slow start); it is not a log."""
     unusable: str | None = None
     """Why this provider cannot be had. Only who asks for it is told."""
+    upstreams: Mapping[str, ProviderSettings] = field(default_factory=dict, repr=False)
+    """Whom an agent program may ask, by name; empty for a provider that asks by itself."""
     make: Callable[[ProviderSettings], Provider] | None = field(default=None, repr=False)
     """Makes the provider instead of its type's class, where what is asked is on another machine."""
 
@@ -206,6 +209,12 @@ class Sink(Protocol):
         that was not streamed, or not all of it, so that they give no rate.
         """
 
+    def agent(self, ledger: AgentLedger) -> None:
+        """What was seen on both sides of an agent program that the model was asked inside.
+
+        The time to the first token is then that of the ledger: the model's, not the program's.
+        """
+
     def end(self, at_ns: int) -> None:
         """The last byte of the answer arrived, and the clock stops."""
 
@@ -300,6 +309,10 @@ class Provider(AbstractAsyncContextManager["Provider"]):
         """
         if level == THINKING_OFF and self.takes_thinking:
             return f"{self.name} cannot ask a model not to think: leave out @{level}"
+        return None
+
+    def why_not_model(self, model: str) -> str | None:
+        """Why this model cannot be asked here at all; None where nothing is known against it."""
         return None
 
     def check_here(self, model: str) -> None:

@@ -1,4 +1,4 @@
-"""A call for a program that takes nothing but a text: the conversation before a prompt, written out."""
+"""A call for a program that takes nothing but a text: the conversation is written out."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from clawgauge.providers.base import Provider, ProviderSettings, create_provider
+from clawgauge.records import Target
+from clawgauge.registry import find_type
 
 
 class ProviderSet:
@@ -41,6 +43,14 @@ class ProviderSet:
         if name not in self._made:
             self._made[name] = create_provider(self.settings[name])
         return self._made[name]
+
+    def model_target(self, target: Target) -> Target:
+        """The target whose model answers: of one inside an agent program that of the bare model."""
+        settings = self.settings.get(target.provider)
+        if settings is None or not find_type(settings.type).is_agent:
+            return target
+        provider, _, model = target.model.partition("/")
+        return Target(provider, model, target.thinking_level)
 
     async def open(self, name: str) -> Provider:
         """The provider of this name, ready to ask its server; it is closed when the set is left."""

@@ -50,7 +50,7 @@ class ToolServer:
         return isolated_module("clawgauge.world.mcp", str(serving_path))
 
     def logged_calls(self) -> list[LoggedCall]:
-        """The calls that reached the server, in order, by our names. For when the program is gone."""
+        """The calls that reached the server, by our names. For when the program is gone."""
         calls = []
         for call in read_log(self._log):
             name = self.names.get(call.name, call.name)

@@ -8,6 +8,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from clawgauge.errors import Status
+from clawgauge.records.agent import (
+    AgentCall,
+    AgentProgramFacts,
+    AgentTurn,
+    HarnessParts,
+    MadeVerdict,
+)
 from clawgauge.records.run import PromptKey, Target
 
 STATUSES: tuple[Status, ...] = ("ok", "skipped_unavailable", "auth_error", "rate_limited", "error")
@@ -174,6 +181,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     went, where a server tells: `SERVER_PARTS`, and of these `wire` is all it cannot see. `asked` is
     false for a cell that was recorded without having been sent: it tells nothing of the model or
     its server. Records of earlier versions do not have it; `was_asked` works it out for them.
+
+    The fields from `agent` on are those of a model that was asked inside an agent program, and null
+    or empty elsewhere. `e2e_ms` is then `model_ms` + `tools_ms` + `harness_ms`; `ttft_ms` is the
+    model's, by the same clock as that of a bare model, and `ttft_user_ms` has the program's start
+    in it. `tool_invocations` are the calls that reached the tools; `agent_calls` has each call on
+    both sides of the program, and `calls_made` counts those of the model (written ones among
+    them), `calls_run` those that reached the tools, `calls_lost` those that never did. `made` is
+    the verdict on what the model said, as if its own calls had reached the tools. `recorder_late`
+    says that a piece was passed on more than 5 ms after it had come.
     """
 
     record_type: Literal["result"] = "result"
@@ -245,6 +261,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tools_unseen: str | None = None
     not_judged: str | None = None
     draw: int = 0
+    agent: AgentProgramFacts | None = None
+    model_ms: int | None = None
+    tools_ms: int | None = None
+    harness_ms: int | None = None
+    harness_parts: HarnessParts | None = None
+    ttft_user_ms: int | None = None
+    agent_turns: list[AgentTurn] = []
+    agent_calls: list[AgentCall] = []
+    calls_made: int | None = None
+    calls_run: int | None = None
+    calls_lost: int | None = None
+    calls_gained: int | None = None
+    calls_altered: int | None = None
+    added_messages: int | None = None
+    recorder_late: bool | None = None
+    made: MadeVerdict | None = None
 
     @property
     def was_asked(self) -> bool:

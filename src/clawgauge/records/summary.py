@@ -573,6 +573,49 @@ class CapacitySummary(msgspec.Struct, frozen=True, kw_only=True):
     n_rounds: int = 1
 
 
+class AgentComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A model inside an agent program, beside the same model without it where the run has both.
+
+    `passed`, `made_passed` and `bare_passed` are mean pass rates over the `n_shared` prompts that
+    both answered: of what reached the tools, of what the model said inside the program, and of the
+    bare model; without a bare one over the `n` prompts answered. `p` is how likely luck alone makes
+    a difference as large. Times are medians in milliseconds over the calls; `first_token_ms` is
+    the model's, `first_token_user_ms` has the program's start in it. `added_tokens` is what the
+    program's prompt adds to a request, `added_cost_usd` what it adds to a cell, as means over
+    shared prompts. Calls are counted over all cells; `calls_written` are those of `calls_lost`
+    that the model wrote as text. `late` are the cells in which the recorder itself was late.
+    """
+
+    target: str
+    program: str
+    versions: list[str] = []
+    bare: str | None = None
+    n: int = 0
+    n_shared: int = 0
+    passed: float | None = None
+    made_passed: float | None = None
+    bare_passed: float | None = None
+    p: float | None = None
+    first_token_ms: float | None = None
+    first_token_user_ms: float | None = None
+    bare_first_token_ms: float | None = None
+    e2e_ms: float | None = None
+    bare_e2e_ms: float | None = None
+    model_ms: float | None = None
+    tools_ms: float | None = None
+    harness_ms: float | None = None
+    calls_made: int = 0
+    calls_run: int = 0
+    calls_lost: int = 0
+    calls_written: int = 0
+    calls_gained: int = 0
+    calls_altered: int = 0
+    added_messages: int = 0
+    added_tokens: float | None = None
+    added_cost_usd: float | None = None
+    late: int = 0
+
+
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json. The figures are those of `clawgauge_version`, over the `results_bytes` of
     results.jsonl; `figures_sha256` is of all the rest. A reader that finds one of them otherwise
@@ -595,3 +638,4 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     figures_sha256: str | None = None
     asked: str = "list"
     rule: int = 1
+    agents: list[AgentComparison] = []

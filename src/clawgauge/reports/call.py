@@ -8,6 +8,7 @@ import re
 import textwrap
 
 from clawgauge.records import Attempt, Prompt, Result, ToolInvocation
+from clawgauge.reports.agents import describe_cell
 from clawgauge.reports.clean import clean_cell, clean_lines
 from clawgauge.reports.words import shown_ms, verdict_word
 from clawgauge.words import cut_text, format_latency, rounded
@@ -54,6 +55,7 @@ def _describe_result(result: Result) -> dict[str, str]:
         "tokens": clean_cell(_word_tokens(result)),
         "attempts": "\n".join(attempts),
         "tool calls": "\n".join(invocations),
+        "inside the program": "\n".join(describe_cell(result)),
         "error": clean_cell(result.error or ""),
         "warnings": "\n".join(warnings),
     }

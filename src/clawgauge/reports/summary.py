@@ -23,6 +23,7 @@ from clawgauge.figures import (
 from clawgauge.records import SERVER_PARTS, TOOLS_REFUSED, GroupSummary, RunConfig, RunSummary
 from clawgauge.records.summary import ClockTrust, CostSummary, Repeatability, ToolUse
 from clawgauge.reports import words
+from clawgauge.reports.agents import describe_agents
 from clawgauge.reports.answer import (
     decides_jobs,
     describe_context,
@@ -169,6 +170,7 @@ def render_markdown(
         *describe_capacity(summary),
         describe_jobs(summary.jobs),
         describe_context(summary),
+        describe_agents(summary),
         Section("", describe_next(summary.jobs)),
         Section("Models", [_models_table(groups)]),
         Section("Tool use", [_tool_use_table(groups), Points(tier_lines)]),
@@ -573,6 +575,7 @@ def describe_summary(
         grid,
         Section("worth knowing", [Points(_worth_knowing(summary, groups, verbose=verbose))]),
         describe_context(summary),
+        describe_agents(summary),
         *middle,
         describe_jobs(summary.jobs),
         Section("", [] if unfinished else describe_next(summary.jobs)),

@@ -13,6 +13,7 @@ from clawgauge import words
 from clawgauge.figures import INDICATIVE, passed, passed_of_asked, passed_of_needed, timed
 from clawgauge.records import CallBalance, FailureCount, GroupSummary, Result, RunConfig, RunOptions
 from clawgauge.records.summary import InContext, RunSummary, ToolUse
+from clawgauge.registry import find_type
 from clawgauge.reports.clean import one_line
 from clawgauge.stats.quantiles import samples_needed
 from clawgauge.summary.trust import word_violation
@@ -225,7 +226,11 @@ def short_names(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _bare_name(label: str) -> str:
-    name = label.partition(":")[2] or label
+    provider, _, model = label.partition(":")
+    if find_type(provider).is_agent:
+        # What it is inside of is what tells it from the bare model.
+        return label
+    name = model or label
     if _MODEL_FILE.search(name):
         return re.split(r"[/\\]", name)[-1]
     return name

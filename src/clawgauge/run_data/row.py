@@ -76,6 +76,20 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     failure_type: str | None = None
 
 
+class AgentFactsRow(msgspec.Struct, frozen=True, gc=False):
+    program: str = ""
+    version: str | None = None
+
+
+class AgentCallRow(msgspec.Struct, frozen=True, gc=False):
+    fate: str = ""
+    made_channel: str | None = None
+
+
+class MadeRow(msgspec.Struct, frozen=True, gc=False):
+    objective_pass: bool | None = None
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One recorded cell. What does not fit its type is unknown; `CellRow` names the fields that
     must fit."""
@@ -144,6 +158,22 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tools_unseen: str | None = None
     not_judged: str | None = None
     draw: int = 0
+    agent: AgentFactsRow | None = None
+    model_ms: Whole | None = None
+    tools_ms: Whole | None = None
+    harness_ms: Whole | None = None
+    harness_parts: Unread = None
+    ttft_user_ms: Whole | None = None
+    agent_turns: Unread = None
+    agent_calls: tuple[AgentCallRow, ...] = ()
+    calls_made: Whole | None = None
+    calls_run: Whole | None = None
+    calls_lost: Whole | None = None
+    calls_gained: Whole | None = None
+    calls_altered: Whole | None = None
+    added_messages: Whole | None = None
+    recorder_late: bool | None = None
+    made: MadeRow | None = None
 
     @property
     def was_asked(self) -> bool:

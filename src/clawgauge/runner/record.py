@@ -40,6 +40,7 @@ from clawgauge.records import (
 )
 from clawgauge.records.result import was_sent
 from clawgauge.runner.agenda import Cell
+from clawgauge.runner.agent_record import judge_made, with_agent
 from clawgauge.runner.judging import CheckFailed, JudgeAnswer
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.world import engine
@@ -132,7 +133,7 @@ def make_result(
     world_seed = None
     if prompt.world is not None:
         world_seed = int(prompt.world.get("seed", 0))
-    return Result(
+    result = Result(
         run_id=source.run_id,
         stretch=source.stretch,
         provider=target.provider,
@@ -214,6 +215,12 @@ def make_result(
         cost_usd=cost.usd,
         cost_source=cost.source,
     )
+    if reply.agent is None:
+        return result
+    made = None
+    if verdict.judged_by is not None and judge is not None:
+        made = judge_made(judge, prompt, text, reply.agent)
+    return with_agent(result, reply.agent, made)
 
 
 # What a record holds in place of a judgement where there was nothing to judge.
@@ -238,6 +245,9 @@ def _find_ending(call: CallOutcome, text: str) -> _Ending:
         )
     reply = call.reply
     if split_thinking(text).strip() or reply.native_calls:
+        return _Ending(status="ok")
+    if reply.agent is not None and reply.agent.calls:
+        # The model answered with calls, though none of them reached the tools.
         return _Ending(status="ok")
     if reply.refusal or reply.finish_reason in _REFUSAL_FINISHES:
         error = reply.refusal or f"finish_reason {reply.finish_reason}"

@@ -48,6 +48,7 @@ from clawgauge.run_data.schedule import (
     read_no_tools,
     read_stop,
 )
+from clawgauge.summary.agents import read_agents
 from clawgauge.summary.agreement import measure_agreement
 from clawgauge.summary.capacity import read_capacity
 from clawgauge.summary.families import measure_families
@@ -137,6 +138,7 @@ def summarize(
         clawgauge_version=__version__,
         asked="decision" if config is not None and config.decision is not None else "list",
         rule=RULE if pools is not None else 1,
+        agents=read_agents(run, schedule),
     )
 
 

@@ -35,8 +35,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 class LoggedCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it arrived. `id` is the client's own name for it, where it gives one.
 
-    `arrived_ns` and `answered_ns` are on the clock of `time.perf_counter_ns`, which the processes of
-    one machine share on Linux and macOS.
+    `arrived_ns` and `answered_ns` are on the clock of `time.perf_counter_ns`, which the processes
+    of one machine share on Linux and macOS.
     """
 
     id: str | None

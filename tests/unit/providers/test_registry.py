@@ -23,13 +23,15 @@ def test_every_entry_describes_its_class(provider_type: ProviderType) -> None:
 def test_no_provider_may_import_another() -> None:
     """The rule is a list of rooms: what the registry names is in one of them.
 
-    Chat completions are what others build on.
+    Chat completions are what others build on. Agent programs are put before the models of all.
     """
     pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     contracts = pyproject["tool"]["importlinter"]["contracts"]
     (rule,) = (each for each in contracts if each["name"] == "Providers do not know each other")
     for provider_type in PROVIDER_TYPES.values():
         module = provider_type.factory.partition(":")[0]
+        if provider_type.is_agent:
+            continue
         if module != "clawgauge.providers.openai.chat":
             assert any(f"{module}.".startswith(f"{room}.") for room in rule["modules"]), module
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import clawgauge.reports.html
 from clawgauge.records import Prompt, Result, Target
+from clawgauge.records.agent import AgentProgramFacts
 from clawgauge.reports.html.calls import CallColumns
 from clawgauge.reports.html.texts import TextStore
 from clawgauge.run_data import Row
@@ -22,7 +23,8 @@ SAID_ELSEWHERE = {
 # Who wants one of these reads the record.
 LEFT_OFF = {
     "draw", "ended_at_ms", "engine", "load", "parsed_output_dropped", "queued_ms", "stretch", "streamed",
-    "tokens_source", "tool_call_count", "tools_offered", "world_seed",
+    "tokens_source", "tool_call_count", "tools_offered", "world_seed", "agent_turns", "calls_made", "calls_run",
+    "calls_lost", "calls_gained", "calls_altered", "added_messages", "recorder_late",
 }  # fmt: skip
 # A row is read for figures: texts are fetched with the whole record.
 NOT_IN_A_ROW = {"parsed_output", "transcript", "raw_output", "reasoning_text", "tool_calls"}
@@ -51,6 +53,11 @@ def test_every_field_of_a_record_is_on_the_page_or_left_off_on_purpose() -> None
         {},
         {"success": False},
         {"raw_output_truncated": True, "expected_tools": ["x"]},
+        {
+            "agent": AgentProgramFacts(
+                program="p", version=None, is_tested_version=False, wire="chat"
+            )
+        },
     ):
         noted = NotedResult(a_result(parsed_output={"value": 1}, **changes))
         CallColumns(TextStore()).add(cast(Result, noted), 0, 0, sampled=False)

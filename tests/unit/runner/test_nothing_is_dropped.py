@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from clawgauge.outcomes import CallOutcome, CellOutcome, Reply
+from clawgauge.outcomes import AgentLedger, AgentSpans, CallOutcome, CellOutcome, Reply
 from clawgauge.providers.base import Sink
 from clawgauge.records import Prompt, Target
+from clawgauge.records.agent import AgentProgramFacts
 from clawgauge.runner.agenda import Cell
 from clawgauge.runner.record import Source, join_turns, make_result
 from clawgauge.timeline import Timeline
@@ -30,7 +31,7 @@ COUNTS = {"input_tokens": 11, "output_tokens": 12, "cached_tokens": 13, "reasoni
 BESIDE_THE_RECORD = {"replay", "start_ns", "started", "piece_times_ns", "first_share"}
 # A record's times are the first turn's. What a task was sums up its turns from the transcript.
 OF_THE_FIRST_TURN = {"ttft_ns", "ttfa_ns", "connect_ns", "output_tps", "model_reported"}
-OF_A_WHOLE_TASK = {"transcript", "native_calls", "cli_overhead_ms", "tools_unseen"}
+OF_A_WHOLE_TASK = {"transcript", "native_calls", "cli_overhead_ms", "tools_unseen", "agent"}
 
 
 class NotedReply:
@@ -45,6 +46,20 @@ class NotedReply:
         return getattr(self._reply, name)
 
 
+def agent_ledger() -> AgentLedger:
+    return AgentLedger(
+        facts=AgentProgramFacts(program="p", version="1.0.0", is_tested_version=True, wire="chat"),
+        spans=AgentSpans(model_ns=5, tools_ns=4, start_ns=3, between_ns=2, end_ns=1),
+        turns=[],
+        calls=[],
+        first_sent_ns=1_500,
+        first_token_ns=2_500,
+        ttft_user_ns=2_000,
+        added_messages=0,
+        recorder_late=False,
+    )
+
+
 def full_reply() -> Reply:
     """Everything a sink takes has been reported once."""
     timeline = Timeline()
@@ -57,6 +72,7 @@ def full_reply() -> Reply:
     timeline.finish("stop")
     timeline.replay(object())
     timeline.note(**NOTES)
+    timeline.agent(agent_ledger())
     timeline.end(9_000)
     return timeline.fold(9_000)
 

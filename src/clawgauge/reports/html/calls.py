@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from clawgauge.records import Attempt, Prompt, Result, ToolInvocation, TranscriptTurn
+from clawgauge.reports.agents import describe_cell
 from clawgauge.reports.html.texts import Text, TextStore, show_json
 from clawgauge.reports.words import shown_ms
 from clawgauge.run_data import Row
@@ -170,6 +171,7 @@ def _describe_result(result: Result) -> dict[str, Any]:
         "answerBytes": result.raw_output_bytes if result.raw_output_truncated else None,
         "error": Text(result.error or ""),
         "warnings": _texts(result.warnings),
+        "agent": _texts(describe_cell(result)),
         "violation": Text(result.violation or ""),
         "failure": result.failure_type,
         "parsed": parsed,

@@ -11,6 +11,7 @@ from importlib.resources import files
 from string import Template
 
 from clawgauge import __version__
+from clawgauge.reports.agents import describe_all_agents
 from clawgauge.reports.answer import (
     decides_jobs,
     describe_jobs,
@@ -90,6 +91,7 @@ def render_report(
         blocks="\n".join(blocks),
         findings="\n".join(_render_answer(run) for run in runs),
         all_runs=_link_to_all_runs(all_runs_href),
+        agents=_render_agents(runs),
     )
 
 
@@ -102,6 +104,14 @@ def _link_to_all_runs(href: str | None) -> str:
     if href is None:
         return ""
     return f'<a href="{escape(href, quote=True)}">← All runs</a>\n  '
+
+
+def _render_agents(runs: Sequence[SurveyedRun]) -> str:
+    """What agent programs add and take, with or without scripts; nothing where there are none."""
+    sections = describe_all_agents([run.summary for run in runs])
+    if not sections:
+        return ""
+    return f'<section id="agents" class="agents">{as_html(sections)}</section>'
 
 
 def _policy(style: str, script: str) -> str:

@@ -73,6 +73,7 @@ function verdictPart(call, detail) {
   if (detail.reported) lines.push(["Answered as", visible(detail.reported)]);
   if (detail.repaired) lines.push(["Repaired", "broken Unicode in the answer was replaced"]);
   for (const warning of detail.warnings || []) lines.push(["Warning", visible(wholeText(warning))]);
+  for (const line of detail.agent || []) lines.push(["Inside the program", visible(wholeText(line))]);
   return html(
     "section",
     { class: `part verdict is-${name}` },
