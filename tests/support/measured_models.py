@@ -19,6 +19,7 @@ from clawgauge.records import (
     Result,
     RunConfig,
     RunOptions,
+    SentSettings,
     SuiteInfo,
     Target,
     TimingsUs,
@@ -56,6 +57,7 @@ class Measured:
     cost_usd: float | None = None
     model_reported: str | None = None
     info: ModelInfo | None = None
+    sent: SentSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,10 @@ class MeasuredRun:
             created_at_ms=1_760_000_000_000,
             clawgauge_version="0",
             models=[model.target.label for model in self.models],
-            planned_targets=plan_targets([model.target for model in self.models]),
+            planned_targets=plan_targets(
+                [model.target for model in self.models],
+                {model.target: model.sent for model in self.models if model.sent is not None},
+            ),
             options=self.options,
             suites=[
                 SuiteInfo(

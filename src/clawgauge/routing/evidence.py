@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +24,15 @@ from clawgauge.prices import (
     settings_of,
 )
 from clawgauge.proxies import is_loopback
-from clawgauge.records import GroupSummary, Job, ModelInfo, PromptKey, RunConfig, Target
+from clawgauge.records import (
+    GroupSummary,
+    Job,
+    ModelInfo,
+    PromptKey,
+    RunConfig,
+    SentSettings,
+    Target,
+)
 from clawgauge.registry import Location, find_type
 from clawgauge.run_data import Row, Run, read_schedule
 from clawgauge.run_data.schedule import tier_prompts
@@ -72,6 +81,18 @@ class Evidence:
     cells: Mapping[CellName, Cell]
     verdicts: Mapping[PromptKey, Cluster]
     jobs: Mapping[str, Job] = field(default_factory=dict)
+    sent: SentSettings | None = None
+    """The settings part of its last request, as far as the run says."""
+    price: Price | None = None
+    load_ms: float | None = None
+    """How long a load of the model took, where one was seen."""
+    has_reasoned: bool = False
+    """Whether any answer came with reasoning."""
+
+    @property
+    def window_tokens(self) -> int | None:
+        """How many tokens fitted its window in the run, as far as that was known."""
+        return self.group.window_tokens
 
     @property
     def label(self) -> str:
@@ -111,6 +132,8 @@ class _Calls:
 
     def __init__(self, run: Run, prices: PriceTable) -> None:
         self.reported: dict[Target, set[str]] = {}
+        self.reasoning: set[Target] = set()
+        """The models of which an answer came with reasoning."""
         self._run = run
         self._cells: dict[Target, dict[CellName, Cell]] = {}
         self._judged_prompts: set[PromptKey] = set()
@@ -125,8 +148,14 @@ class _Calls:
             cells[row.suite, row.prompt_id, row.repeat] = self._read_cell(row, target)
             if row.model_reported:
                 self.reported.setdefault(target, set()).add(row.model_reported)
+            if row.reasoning_tokens:
+                self.reasoning.add(target)
             if row.objective_pass is not None:
                 self._judged_prompts.add(row.prompt)
+
+    def price_of(self, target: Target) -> Price | None:
+        """What its tokens cost, as far as anybody knows."""
+        return self._price_of(target)
 
     def _read_cell(self, row: Row, target: Target) -> Cell:
         """The call of a row; whether its prompt is judged, and of which family it is, is not known
@@ -229,7 +258,38 @@ def _read_evidence(run: Run, group: GroupSummary, calls: _Calls, prices: PriceTa
         cells=cells,
         verdicts=cluster((cell.family, cell.passed is True, 1) for cell in judged),
         jobs=config.jobs if config else {},
+        sent=_read_sent(run, target),
+        price=None if is_free(settings) else calls.price_of(target),
+        load_ms=_find_load_ms(group),
+        has_reasoned=target in calls.reasoning,
     )
+
+
+def _read_sent(run: Run, target: Target) -> SentSettings | None:
+    """The settings part of a target's last request: an event has what changed during the run."""
+    sent = None
+    if run.config is not None:
+        for planned in run.config.planned_targets:
+            if planned.target == target:
+                sent = planned.sent
+    for event in run.events:
+        if event.event != "request_settings" or event.target != target.label:
+            continue
+        with suppress(msgspec.ValidationError):
+            sent = msgspec.convert(event.detail, SentSettings)
+    return sent
+
+
+def _find_load_ms(group: GroupSummary) -> float | None:
+    """What the server says of its longest load; else by how much the cold calls were slower."""
+    loads = group.server_ms.get("load")
+    if loads is not None and loads.p99 is not None:
+        return loads.p99
+    cold_ms = group.latency_cold_ms.p50
+    warm_ms = group.latency_warm_ms.p50
+    if cold_ms is None or warm_ms is None:
+        return None
+    return max(0.0, cold_ms - warm_ms)
 
 
 def _add_electricity(

@@ -8,12 +8,20 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from clawgauge.prices import vendor_of
-from clawgauge.records import CapacitySummary, Need
+from clawgauge.records import CapacitySummary, Fit, Need
 from clawgauge.registry import VENDORS, find_type
 from clawgauge.routing.configuration import ConfiguredLine, Routing
 from clawgauge.routing.decision import Decision
 from clawgauge.routing.evidence import Evidence, plain_model
-from clawgauge.routing.openclaw_file import as_openclaw_reads, object_at
+from clawgauge.routing.openclaw_file import as_openclaw_reads, find_overruling, object_at
+from clawgauge.routing.openclaw_keys import (
+    find_cost,
+    find_keys,
+    find_provider_keys,
+    find_runtime,
+    local_key,
+    word_timeout,
+)
 from clawgauge.routing.wording import (
     address_notes,
     cite,
@@ -26,10 +34,8 @@ from clawgauge.stats.tiers import DECIDED_LEVEL
 from clawgauge.verdict.jobs import SUBAGENT_SUITES
 from clawgauge.verdict.ranking import Fitness
 from clawgauge.verdict.wording import word_capacity, word_lacking, word_run
-from clawgauge.words import plural
+from clawgauge.words import list_names, plural
 
-# OpenClaw takes a marker that is no secret for a server on the user's own machine or network.
-LOCAL_KEY_MARKER = "ollama-local"
 _OPENCLAW_PROVIDERS = frozenset(vendor.name for vendor in VENDORS)
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 # OpenClaw puts a variable's value in the place of `${NAME}` in every text it reads; `$${NAME}`
@@ -43,7 +49,32 @@ _EMBEDDED = (
 _MAX_NEAREST = 3
 _MAIN_PATH = ("agents", "defaults", "model")
 _SUBAGENTS_PATH = ("agents", "defaults", "subagents", "model")
+_SUBAGENTS_THINKING_PATH = ("agents", "defaults", "subagents", "thinking")
 _MAX_CONCURRENT_PATH = ("agents", "defaults", "subagents", "maxConcurrent")
+
+
+class Slot(NamedTuple):
+    """A place of OpenClaw's for a model that does one thing by itself."""
+
+    title: str
+    path: tuple[str, ...]
+    job: str
+    acts: bool = False
+    """Whether it writes files."""
+
+
+_TRIAGE = "heartbeat and triage"
+SMALL_SLOTS = (
+    Slot("heartbeat", ("agents", "defaults", "heartbeat", "model"), _TRIAGE),
+    Slot("utility", ("agents", "defaults", "utilityModel"), _TRIAGE),
+    Slot("compaction", ("agents", "defaults", "compaction", "model"), "compaction"),
+    Slot(
+        "memory flush",
+        ("agents", "defaults", "compaction", "memoryFlush", "model"),
+        _TRIAGE,
+        acts=True,
+    ),
+)
 
 
 class Denial(Enum):
@@ -148,6 +179,27 @@ def _names_in(config: Mapping[str, Any]) -> set[str]:
     return names
 
 
+def _refs_in_use(config: Mapping[str, Any]) -> list[str]:
+    """The models in the places that a configuration fills for all agents."""
+    defaults = object_at(config, "agents", "defaults")
+    places = [defaults.get("utilityModel")]
+    for path in (
+        ("heartbeat",),
+        ("compaction",),
+        ("compaction", "memoryFlush"),
+        ("subagents",),
+        (),
+    ):
+        model = object_at(defaults, *path).get("model")
+        if isinstance(model, dict):
+            places.append(model.get("primary"))
+            fallbacks = model.get("fallbacks")
+            places += fallbacks if isinstance(fallbacks, list) else []
+        else:
+            places.append(model)
+    return [ref for ref in places if isinstance(ref, str) and "/" in ref]
+
+
 def find_routes(
     ranked: Sequence[Evidence], names: Collection[str] = ()
 ) -> tuple[list[Route], dict[str, str]]:
@@ -192,14 +244,14 @@ def _find_route(
         return None
     billed_by = vendor_of(evidence.settings)
     if provider_type.openclaw_vendor and vendor is not None and vendor.name == billed_by:
-        return Route(evidence, vendor.name, model, None)
+        return Route(evidence, vendor.name, model, None, runtime=find_runtime(evidence))
     provider_id = _find_provider_id(evidence, provider_ids)
     declared: dict[str, Any] = {"baseUrl": address, "api": provider_type.openclaw_api}
     key_env = evidence.settings.get("api_key_env")
     if isinstance(key_env, str) and _ENV_NAME.fullmatch(key_env):
         declared["apiKey"] = {"source": "env", "provider": "default", "id": key_env}
     elif evidence.local:
-        declared["apiKey"] = LOCAL_KEY_MARKER
+        declared["apiKey"] = local_key(provider_type.openclaw_api)
     model_id = _find_model_id(evidence, provider_id, names)
     return Route(evidence, provider_id, model_id, declared)
 
@@ -252,6 +304,7 @@ def openclaw_routing(
         routing.notes.append(f"{label} is not routed: {why}")
     _route_main_agent(routing, decision, routes)
     _route_subagents(routing, decision, routes, unreachable, capacity)
+    _route_small_jobs(routing, decision, routes)
     placed_refs = {line.model for line in routing.reasons}
     denials: dict[str, Denial] = {}
     for route in all_routes:
@@ -266,13 +319,17 @@ def openclaw_routing(
             without = "" if denial is None else _WITHOUT[denial]
             placed.append((standings[route.evidence.label], without))
     routing.notes[:0] = word_places(placed)
+    # A model that has a place of the user's own choice is to run as it was measured, too.
+    chosen_refs = _refs_in_use(config or {})
     configured = []
     for route in all_routes:
         if route.ref in denials:
             _limit_tools(routing, route, denials[route.ref])
-        if route.ref in placed_refs or route.ref in denials:
+        is_chosen = any(route.is_named(ref, config or {}) for ref in chosen_refs)
+        if route.ref in placed_refs or route.ref in denials or is_chosen:
             configured.append(route)
-    _describe_models(routing, configured)
+    routing.notes += find_overruling(config or {})
+    _describe_models(routing, configured, placed_refs)
     _declare_providers(routing, configured, denials)
     routing.settings = escape_references(routing.settings)
     return routing
@@ -311,6 +368,50 @@ def _route_subagents(
     alone = "no other model is recommended for subagents"
     _set_chain(routing, _SUBAGENTS_PATH, recommended[:longest], why, alone)
     _limit_subagents(routing, recommended[0], capacity)
+    levels = {route.evidence.target.thinking_level for route in recommended[:longest]}
+    level = recommended[0].evidence.target.thinking_level
+    # It is one level for the whole chain, and goes before that of each model.
+    if level is not None and len(levels) == 1:
+        _set(routing, _SUBAGENTS_THINKING_PATH, level, "as they were measured")
+
+
+def _route_small_jobs(routing: Routing, decision: Decision, routes: Sequence[Route]) -> None:
+    """What OpenClaw does by itself: heartbeats, titles and recaps, compaction and what goes before
+    it. Where nothing is set it takes the main model, or one of a vendor's."""
+    slots_by_problem: dict[str, list[str]] = {}
+    rankings = {job.job: job.ranking for job in decision.jobs}
+    for slot in SMALL_SLOTS:
+        if slot.job not in rankings:
+            continue
+        route, problem = _find_for_slot(slot, rankings[slot.job], routes)
+        if route is None:
+            slots_by_problem.setdefault(problem, []).append(slot.title)
+        else:
+            why = f"fit for {slot.job}; {cite(route.evidence)}"
+            _set(routing, slot.path, route.ref, why, route.ref)
+    for problem, titles in slots_by_problem.items():
+        slots = list_names(titles, len(titles))
+        routing.notes.append(f"no model of their own for {slots}: {problem}")
+
+
+def _find_for_slot(
+    slot: Slot, ranking: Sequence[Fit], routes: Sequence[Route]
+) -> tuple[Route | None, str]:
+    """The best model that is fit for the job of a slot and can be reached; else what is in the
+    way."""
+    routes_by_label = {route.evidence.label: route for route in routes}
+    is_any_fit = False
+    for fit in ranking:
+        route = routes_by_label.get(fit.target)
+        if fit.fit != Fitness.YES or route is None:
+            continue
+        is_any_fit = True
+        if slot.acts and _find_denial(route, is_placed=True) is not None:
+            continue
+        return route, ""
+    if is_any_fit:
+        return None, f"it takes tools that act, which no model fit for {slot.job} is given"
+    return None, f"no model that can be reached is shown to be fit for {slot.job}"
 
 
 def _limit_subagents(routing: Routing, first: Route, capacity: Sequence[CapacitySummary]) -> None:
@@ -422,19 +523,24 @@ def _limit_tools(routing: Routing, route: Route, denial: Denial) -> None:
     _set(routing, path, list(DENIED_TOOLS[denial]), why, route.ref)
 
 
-def _describe_models(routing: Routing, routes: Sequence[Route]) -> None:
-    """Levels and runtimes are set as they were measured."""
+def _describe_models(
+    routing: Routing, routes: Sequence[Route], placed_refs: Collection[str | None]
+) -> None:
+    """Levels and runtimes are set as they were measured. Every model with a place is listed:
+    OpenClaw shows its user no others."""
     for route in routes:
         settings: dict[str, Any] = {}
         if route.runtime is not None:
             settings["agentRuntime"] = {"id": route.runtime}
-        level = route.evidence.target.thinking_level
-        if level:
-            settings["params"] = {"thinking": level}
-        if settings:
-            why = f"as it was measured; {cite(route.evidence)}"
-            path = ["agents", "defaults", "models", route.ref]
-            _set(routing, path, settings, why, route.ref)
+        keys = find_keys(route.evidence)
+        if keys.params:
+            settings["params"] = keys.params
+        routing.notes += keys.notes
+        if not settings and route.ref not in placed_refs:
+            continue
+        why = f"as it was measured; {cite(route.evidence)}"
+        path = ["agents", "defaults", "models", route.ref]
+        _set(routing, path, settings, why, route.ref)
 
 
 def _declare_providers(
@@ -447,9 +553,11 @@ def _declare_providers(
             routes_by_provider.setdefault(route.provider_id, []).append(route)
     for provider_id, members in routes_by_provider.items():
         models = [_describe_model(route, denials.get(route.ref)) for route in members]
-        entry = {**(members[0].declared or {}), "models": models}
-        labels = ", ".join(route.evidence.label for route in members)
-        why = f"where {labels} answered in run {members[0].evidence.run_id}"
+        measured = [route.evidence for route in members]
+        entry = {**(members[0].declared or {}), **find_provider_keys(measured), "models": models}
+        labels = ", ".join(evidence.label for evidence in measured)
+        parts = [f"where {labels} answered in run {measured[0].run_id}", word_timeout(measured)]
+        why = "; ".join(part for part in parts if part)
         _set(routing, ["models", "providers", provider_id], entry, why)
         key = entry.get("apiKey")
         key_env = key["id"] if isinstance(key, dict) else None
@@ -465,8 +573,13 @@ def _describe_model(route: Route, denial: Denial | None) -> dict[str, Any]:
         if known:
             name = f"{route.model_id} ({known})"
     entry: dict[str, Any] = {"id": route.model_id, "name": name}
+    entry |= find_keys(route.evidence).entry
+    cost = find_cost(route.evidence)
+    if cost is not None:
+        entry["cost"] = cost
     if route.evidence.group.tool_use.tier is not None:
-        entry["compat"] = {"supportsTools": denial is not Denial.ALL}
+        tools = {"supportsTools": denial is not Denial.ALL}
+        entry["compat"] = {**entry.get("compat", {}), **tools}
     return entry
 
 
@@ -492,4 +605,6 @@ def _word_value(value: Any) -> str:
     models = value.get("models")
     if isinstance(models, list):
         return f"{value.get('baseUrl')}: {', '.join(model['id'] for model in models)}"
+    if not value:
+        return "listed"
     return ", ".join(f"{key} {_word_value(inner)}" for key, inner in value.items())

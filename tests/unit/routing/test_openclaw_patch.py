@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def test_nobody_qualifies_for_subagents_without_decided_evidence(tmp_path: Path)
     sure_looking = replace(QWEN, tool_passes=6)
     routing = openclaw_routing(decision_of(tmp_path, sure_looking, n_tool=6, for_subagents=True))
     assert "subagents" not in routing.settings["agents"]["defaults"]
-    placed, _, missing, _ = routing.notes
+    placed, _, missing, *_ = routing.notes
     assert placed.startswith(
         "ollama_openai:qwen3:8b is placed without the tools that act: cannot tell yet whether fit"
     )
@@ -122,6 +123,8 @@ def test_calls_written_as_text_are_not_enough_for_subagents(tmp_path: Path) -> N
         f"{OPUS.target.label} is not recommended: {NOTHING}",
         "to tell who may be a subagent, run clawgauge run -t ollama_openai:qwen3:8b -t claude_code_cli:opus "
         "-s native_tools -s restraint -s agentic",
+        "no model of their own for heartbeat, utility and memory flush: no model that can be reached is shown to be "
+        "fit for heartbeat and triage",
     ]
 
 
@@ -436,7 +439,7 @@ def test_a_recommended_model_that_a_limit_removed_is_named(tmp_path: Path) -> No
     """It is not evidence that is missing then, and the note does not say so."""
     policy = Policy(limits=Limits(max_p95_ms=100))
     routing = openclaw_routing(decision_of(tmp_path, QWEN, policy=policy, for_subagents=True))
-    (note,) = routing.notes[2:]
+    note, _ = routing.notes[2:]
     assert note.startswith(
         "ollama_openai:qwen3:8b is recommended for subagents, but out: p95 2900 ms"
     )
@@ -470,6 +473,8 @@ def test_a_whole_patch(tmp_path: Path) -> None:
                 "models": {
                     opus: {"agentRuntime": {"id": "claude-cli"}},
                     codex: {"params": {"thinking": "high"}},
+                    "ollama/qwen3:8b": {},
+                    "ollama/llama3.2:3b": {},
                 },
             }
         },
@@ -482,6 +487,7 @@ def test_a_whole_patch(tmp_path: Path) -> None:
                     "baseUrl": "http://localhost:11434/v1",
                     "api": "openai-completions",
                     "apiKey": "ollama-local",
+                    "timeoutSeconds": 60,
                     "models": [
                         {"id": "qwen3:8b", "name": "qwen3:8b", "compat": {"supportsTools": True}},
                         {
@@ -508,8 +514,10 @@ def test_a_whole_patch(tmp_path: Path) -> None:
         (f"{subagents}.fallbacks[1]", codex),
         ('tools.byProvider["ollama/llama3.2:3b"].deny', ", ".join(acting)),
         ('tools.byProvider["ollama/tiny"].deny', "*"),
+        ('agents.defaults.models["ollama/qwen3:8b"]', "listed"),
         (f'agents.defaults.models["{opus}"]', "agentRuntime id claude-cli"),
         (f'agents.defaults.models["{codex}"]', "params thinking high"),
+        ('agents.defaults.models["ollama/llama3.2:3b"]', "listed"),
         ("models.providers.ollama", "http://localhost:11434/v1: qwen3:8b, llama3.2:3b, tiny"),
     ]
     evidence = "Tier 1 (decided), tools 20/20 (native), P(tier)=0.99; passed 47/48; p95 2900 ms (n=48); run measured"
@@ -524,7 +532,7 @@ def test_a_whole_patch(tmp_path: Path) -> None:
         "tools that act denied: not sure to be Tier 1",
         "all tools denied: not sure to be Tier 2 or better",
     ]
-    fallback, note = routing.notes
+    fallback, note, _ = routing.notes
     assert fallback.startswith(
         "ollama_openai:llama3.2:3b is placed without the tools that act: cannot tell yet"
     )
@@ -578,9 +586,9 @@ def test_where_nobody_is_left_the_primary_is_left_alone(tmp_path: Path) -> None:
         ("openai", {}, ("openai-2", "openai-completions", "ollama-local")),
         ("Anthropic", {}, ("anthropic-2", "openai-completions", "ollama-local")),
         ("é", {}, ("provider", "openai-completions", "ollama-local")),
-        ("Lab 7", {"type": "openai_responses"}, ("lab-7", "openai-responses", "ollama-local")),
+        ("Lab 7", {"type": "openai_responses"}, ("lab-7", "openai-responses", "not-needed")),
         ("ollama", {"type": "ollama"}, ("ollama", "ollama", "ollama-local")),
-        ("mine", {"type": "anthropic_messages"}, ("mine", "anthropic-messages", "ollama-local")),
+        ("mine", {"type": "anthropic_messages"}, ("mine", "anthropic-messages", "not-needed")),
         ("far", {"base_url": "https://far.example.com/v1"}, ("far", "openai-completions", None)),
         ("odd", {"api_key_env": "not a name"}, ("odd", "openai-completions", "ollama-local")),
     ],
@@ -645,15 +653,28 @@ def test_a_provider_without_an_address_cannot_be_routed_to(tmp_path: Path) -> No
         ({"list": [1, 2]}, {"list": [3]}, {"list": [3]}),
         ({"model": "x/y"}, {"model": {"primary": "p"}}, {"model": {"primary": "p"}}),
         ({"model": "x/y"}, {"model": {"fallbacks": ["f"]}}, {"model": {"primary": "x/y", "fallbacks": ["f"]}}),
-        ({"other": "x/y"}, {"other": {"id": 1}}, {"other": {"id": 1}}),
         ({"deny": ["a"]}, {"deny": ["a", "b"]}, {"deny": ["a", "b"]}),
         ({"deny": ["a"]}, {"deny": ["*"]}, {"deny": ["*"]}),
         ({"deny": ["*", "a"]}, {"deny": ["b"]}, {"deny": ["*", "a"]}),
-        ({"deny": "a"}, {"deny": ["b"]}, {"deny": ["b"]}),
         ({"baseUrl": "mine", "api": None}, {"baseUrl": "x", "api": "y"}, {"baseUrl": "mine", "api": "y"}),
         ({"models": [{"id": 1, "n": 2}]}, {"models": [{"id": 1, "k": 3}]}, {"models": [{"id": 1, "n": 2, "k": 3}]}),
         ({"models": [7]}, {"models": [{"id": 1}]}, {"models": [7, {"id": 1}]}),
         ({"models": {}}, {"models": [{"id": 1}]}, {"models": [{"id": 1}]}),
+        ({"timeoutSeconds": 900}, {"timeoutSeconds": 60}, {"timeoutSeconds": 900}),
+        ({"contextTokens": 8}, {"contextTokens": 16}, {"contextTokens": 16}),
+        ({"params": {"temperature": 0.7, "thinking": "low"}}, {"params": {"temperature": 0, "thinking": "high"}},
+         {"params": {"temperature": 0.7, "thinking": "high"}}),
+        ({"subagents": {"thinking": "low"}}, {"subagents": {"thinking": "high"}}, {"subagents": {"thinking": "low"}}),
+        ({"cost": {"input": 1}}, {"cost": {"input": 2, "output": 3}}, {"cost": {"input": 1, "output": 3}}),
+        ({"utilityModel": ""}, {"utilityModel": "o/m"}, {"utilityModel": ""}),
+        ({"reasoning": False}, {"reasoning": True}, {"reasoning": True}),
+        ({"supportedReasoningEfforts": ["mine"]}, {"supportedReasoningEfforts": ["none"]},
+         {"supportedReasoningEfforts": ["mine", "none"]}),
+        # With the marker OpenClaw makes no call to these; it is no key of the user's.
+        ({"api": "anthropic-messages", "apiKey": "ollama-local"}, {"apiKey": "not-needed"},
+         {"api": "anthropic-messages", "apiKey": "not-needed"}),
+        ({"api": "anthropic-messages", "apiKey": "sk-mine"}, {"apiKey": "not-needed"},
+         {"api": "anthropic-messages", "apiKey": "sk-mine"}),
     ],
 )  # fmt: skip
 def test_merging(there: dict[str, Any], patch: dict[str, Any], merged: dict[str, Any]) -> None:
@@ -724,3 +745,41 @@ def test_a_model_that_gets_no_place_is_not_declared(tmp_path: Path) -> None:
     assert [model["id"] for model in patch["models"]["providers"]["ollama"]["models"]] == [
         "llama3.2:3b"
     ]
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"agents": "mine"}, "agents"),
+        ({"agents": {"defaults": [1]}}, "agents.defaults"),
+        ({"models": {"providers": {"ollama": "here"}}}, "models.providers.ollama"),
+        ({"models": {"providers": {"ollama": {"models": {"qwen3:8b": {}}}}}}, "models.providers.ollama.models"),
+        ({"agents": {"defaults": {"models": ["ollama/x"]}}}, "agents.defaults.models"),
+    ],
+)  # fmt: skip
+def test_what_openclaw_would_not_read_is_not_put_away(
+    tmp_path: Path, config: dict[str, Any], place: str
+) -> None:
+    """A patch would replace it, and the user's own with it: one sentence names the place instead."""
+    patch = openclaw_routing(decision_of(tmp_path, QWEN)).settings
+    with pytest.raises(ConfigError, match=rf"at {re.escape(place)} where OpenClaw has"):
+        merge_patch(config, patch)
+
+
+def test_an_agents_own_settings_are_named(tmp_path: Path) -> None:
+    """They go before what the patch sets for all; their values are not repeated."""
+    config = {
+        "agents": {
+            "entries": {
+                "work": {"model": "secret/one", "heartbeat": {"model": "secret/two"}},
+                "odd": 7,
+                "plain": {"workspace": "/w"},
+            },
+            "list": [{"id": "old", "subagents": {"thinking": "low"}}, "odd"],
+        }
+    }
+    notes = openclaw_routing(decision_of(tmp_path, QWEN), config).notes
+    own = "of its own, which goes before what is set for all"
+    assert f"agents.entries.work has model and heartbeat.model {own}" in notes
+    assert f"agents.list old has subagents.thinking {own}" in notes
+    assert not any("secret" in note or "plain" in note for note in notes)
