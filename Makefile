@@ -48,7 +48,8 @@ test: setup
 test-slow: setup
 	$(PYTEST) -m slow -n 2 --dist worksteal
 
-# Needs npm and apt; says what could not be had. All but Chromium goes into this folder alone.
+# Needs npm and apt; says what could not be had. All but Chromium goes into this folder alone. ALL=1 also runs what takes
+# long and is much like another test.
 test-real: setup
 	@scripts/get-claude || echo "test-real: the claude CLI could not be installed; its tests are skipped and say so"
 	@scripts/get-chromium || echo "test-real: Chromium could not be found or installed; its tests are skipped and say so"
@@ -58,7 +59,7 @@ test-real: setup
 	@PYTHON=$(PYTHON) scripts/get-litellm || echo "test-real: LiteLLM could not be installed; its test is skipped and says so"
 	@PYTHON=$(PYTHON) scripts/get-ray || echo "test-real: Ray could not be installed; the test of a cluster is skipped and says so"
 	@$(PIP) pyarrow || echo "test-real: pyarrow could not be installed; its test is skipped and says so"
-	$(PYTEST) -m real
+	$(PYTEST) -m $(if $(ALL),real,"real and not rest")
 
 check: setup
 	$(BIN)/ruff format --check .

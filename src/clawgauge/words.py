@@ -179,3 +179,11 @@ def cut_text(text: str, limit: int) -> str:
         return text
     n_left_out = len(text) - limit
     return f"{text[:limit]}\n… {plural(n_left_out, 'more character')}"
+
+
+def word_ollama_apis(model: str) -> str:
+    """Which of Ollama's two APIs is measured, and how to measure the other one."""
+    return (
+        "Ollama is asked over its /v1 unless you say otherwise; OpenClaw talks to Ollama's own "
+        f"API: to measure that, name ollama:{model}"
+    )

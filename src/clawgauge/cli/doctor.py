@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,13 +29,15 @@ from clawgauge.config.providers import (
     provider_settings,
 )
 from clawgauge.config.settings import read_configuration
+from clawgauge.config.verified_routing import read_verification
 from clawgauge.errors import CallFailure, MachineError
 from clawgauge.providers.base import ProviderSettings
 from clawgauge.providers.embedded.provider import fetch
 from clawgauge.records import ProviderProbe
-from clawgauge.registry import EMBEDDED, OPENAI, OPENAI_CHAT, find_type
+from clawgauge.registry import EMBEDDED, OLLAMA_OPENAI, OPENAI, OPENAI_CHAT, find_type
+from clawgauge.routing.verification.program import find_program, read_version
 from clawgauge.secrets import mask_strings
-from clawgauge.words import list_names
+from clawgauge.words import list_names, word_ollama_apis
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +96,8 @@ def execute(arguments: argparse.Namespace) -> int:
         print_json(mask_strings(msgspec.to_builtins(probes), redact))
     else:
         sys.stdout.write(redact("".join(map(_lines, probes))))
+        for line in (*_ollama_lines(probes), *_routing_lines(environ)):
+            sys.stdout.write(row_for(sys.stdout, redact(line)))
     return DONE if any(probe.reachable for probe in probes) else NOTHING_ANSWERED
 
 
@@ -104,6 +108,34 @@ def _is_told(
     if probe.reachable or probe.provider in configured or probe.provider not in settings:
         return True
     return not find_type(settings[probe.provider].type).is_agent
+
+
+def _ollama_lines(probes: Sequence[ProviderProbe]) -> list[str]:
+    """Which of Ollama's two APIs is asked unless one says otherwise."""
+    for probe in probes:
+        if probe.provider == OLLAMA_OPENAI.name and probe.reachable and probe.models:
+            return [word_ollama_apis(probe.models[0].name)]
+    return []
+
+
+def _routing_lines(environ: Mapping[str, str]) -> list[str]:
+    """With which OpenClaw a routing was verified last, and which one is here."""
+    verified = read_verification(environ)
+    program = find_program(environ)
+    installed = read_version(program) if program is not None else None
+    if verified is None:
+        if installed is None:
+            return []
+        how = "clawgauge route RUN --config FILE --verify"
+        return [f"?   routing for OpenClaw {installed}: not verified ({how})"]
+    what = f"verified with OpenClaw {verified.openclaw} at {verified.at}"
+    if verified.n_differ:
+        what += f", {verified.n_differ} of {verified.n_places} places differed"
+    mark = "no  " if verified.n_differ else "ok  "
+    if installed is not None and installed != verified.openclaw:
+        mark = "?   "
+        what += f"; OpenClaw {installed} is here now: verify it again"
+    return [f"{mark}routing: {what}"]
 
 
 def _lines(probe: ProviderProbe) -> str:

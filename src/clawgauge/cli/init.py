@@ -42,7 +42,7 @@ from clawgauge.registry import (
     PROVIDER_TYPES,
     find_type,
 )
-from clawgauge.words import list_names, plural
+from clawgauge.words import list_names, plural, word_ollama_apis
 
 _MAX_TARGETS = 8
 # A printable text in JSON is a string of TOML as well.
@@ -93,6 +93,8 @@ def execute(arguments: argparse.Namespace) -> int:
         # Whose models are those of another provider is not one more server.
         if find_type(probe.provider).finds_models or not probe.models:
             tell(redact(_word_found(probe)))
+        if probe.provider == OLLAMA_OPENAI.name and probe.models:
+            tell(redact(word_ollama_apis(probe.models[0].name)))
     tell("Next: clawgauge run --dry-run shows what would be asked.", "Then: clawgauge run asks it.")
     sys.stdout.write(f"{path}\n")
     return DONE

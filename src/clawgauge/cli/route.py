@@ -15,16 +15,20 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from clawgauge.cli.files import configured_path, open_run, render, tell_unreadable, write_output
-from clawgauge.cli.process import print_json, tell
+from clawgauge.cli.process import DONE, keep_secrets, print_json, run_async, tell
+from clawgauge.config.providers import find_secrets
+from clawgauge.config.verified_routing import keep_verification
+from clawgauge.environment import secrets_of_settings
 from clawgauge.errors import ConfigError, DiskFailure, RequestError, RunFolderError
 from clawgauge.journal import encode_document
 from clawgauge.prices import load_prices, missing_key
 from clawgauge.records import CapacitySummary
+from clawgauge.registry import OLLAMA, OLLAMA_OPENAI
 from clawgauge.reports.clean import clean_terminal
 from clawgauge.reports.document import Prose, Section
 from clawgauge.reports.route import (
@@ -41,14 +45,21 @@ from clawgauge.routing.litellm import litellm_config
 from clawgauge.routing.openclaw import models_in_use, openclaw_routing
 from clawgauge.routing.openclaw_file import (
     find_conflicts,
+    find_kept,
     merge_patch,
     read_openclaw,
+    undo_write,
     write_openclaw,
 )
 from clawgauge.routing.policy import read_policy
 from clawgauge.routing.wording import word_agreement, word_removed_by, word_tie
 from clawgauge.run_data import Run
+from clawgauge.secrets import Redactor
 from clawgauge.summary import summarize_folder
+from clawgauge.verdict.wording import word_run
+
+if TYPE_CHECKING:
+    from clawgauge.routing.verification.verify import Verification
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +91,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--dry-run", action="store_true", help="show what --write would change, as a diff")
     add("--write", action="store_true", help="write the patched --config FILE; a backup is kept")
+    add("--undo", action="store_true", help="put back what the last --write to --config FILE kept")
+    add(
+        "--verify",
+        nargs="?",
+        const="models",
+        choices=("models", "slots"),
+        help="ask the OpenClaw installed here what it would send; 'slots' starts its gateway, too",
+    )
+    add(
+        "--verify-timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="how long --verify may take in all (default 600)",
+    )
+    add(
+        "--even-so",
+        action="store_true",
+        help="with --write --verify: write although something differs, or could not be told",
+    )
     add(
         "--simulate",
         metavar="CHAIN",
@@ -95,6 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="decision, reasons and configuration as JSON on stdout")
 
 
+_MAX_VERIFY_S = 86_400
 _ROUTER_NAMES = {"openclaw": "OpenClaw", "litellm": "LiteLLM"}
 
 
@@ -102,10 +134,12 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print, show as a diff, or write the configuration, with the reasons beside it; or forecast a
     chain."""
     _check_arguments(arguments)
+    if arguments.undo:
+        return _undo(arguments.config.expanduser())
     folders, capacity = _open_runs(arguments)
     policy = read_policy(arguments.policy)
     prices = load_prices(arguments.prices or configured_path("prices"))
-    config_path = arguments.config.expanduser() if _is_patching(arguments) else None
+    config_path = arguments.config.expanduser() if arguments.config is not None else None
     config: dict[str, Any] = {}
     if config_path is not None and config_path.exists():
         config = read_openclaw(config_path)
@@ -125,13 +159,63 @@ def execute(arguments: argparse.Namespace) -> int:
     _add_notes(routing, arguments, decision, evidence, config)
     _tell(render(describe_decision(decision), stream=sys.stderr))
     tell(*(f"note: {note}" for note in routing.notes))
-    if config_path is not None:
+    verification = None
+    if arguments.verify is not None:
+        verification = _verify(arguments, config_path, decision, routing)
+        code = verification.exit_code or code
+        if arguments.write and verification.exit_code and not arguments.even_so:
+            tell("nothing is written; mend what differs, or write it all the same with --even-so")
+            return code
+    if config_path is not None and _is_patching(arguments):
         _apply(config_path, config, routing.settings, dry_run=arguments.dry_run)
-    else:
-        _write_configuration(arguments, decision, routing)
+    elif verification is None or arguments.json or arguments.output is not None:
+        _write_configuration(arguments, decision, routing, verification)
     if not arguments.dry_run:
         _write_reasons(arguments.reasons, folders[-1], arguments.made_for, decision, routing)
     return code
+
+
+def _verify(
+    arguments: argparse.Namespace, config_path: Path | None, decision: Decision, routing: Routing
+) -> Verification:
+    """What the OpenClaw of this machine would send: told on stdout where nothing else is."""
+    from clawgauge.cli.capture import read_config
+    from clawgauge.reports.verify import describe_verification
+    from clawgauge.routing.verification.verify import VerifyOptions, verify_routing
+
+    config = routing.settings
+    if config_path is not None:
+        there: dict[str, Any] = {}
+        if config_path.exists():
+            there = read_config(config_path, config_path.resolve().parent)
+        config = merge_patch(there, routing.settings)
+    environ = dict(os.environ)
+    keep_secrets(find_secrets({}, environ))
+    options = VerifyOptions(
+        timeout_s=arguments.verify_timeout,
+        with_gateway=arguments.verify == "slots",
+        environ=environ,
+        notify=tell,
+    )
+    evidence = [standing.evidence for standing in decision.standings]
+    verification = run_async(verify_routing(config, evidence, options), with_uvloop=False)
+    is_alone = not (arguments.dry_run or arguments.json)
+    stream = sys.stdout if is_alone else sys.stderr
+    redact = Redactor(set(secrets_of_settings(config)))
+    for line in describe_verification(verification):
+        stream.write(clean_terminal(f"{redact(line)}\n"))
+    keep_verification(environ, verification)
+    return verification
+
+
+def _undo(path: Path) -> int:
+    """Put back what the last --write kept."""
+    restored = undo_write(path)
+    _tell(
+        f"{path} is as it was before the last --write; what was there until now is in "
+        f"{restored.replaced}\n"
+    )
+    return DONE
 
 
 def _is_patching(arguments: argparse.Namespace) -> bool:
@@ -148,16 +232,41 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
                 "--simulate only forecasts: "
                 "leave out --config, --dry-run, --write, --reasons and -o"
             )
+    _check_undo(arguments)
+    _check_verify(arguments)
     if arguments.dry_run and arguments.write:
         raise RequestError("--dry-run shows what --write would do: give one of them")
-    if arguments.config and not is_patching:
-        raise RequestError("--config names a file to patch: say --dry-run or --write with it")
+    if arguments.config and not (is_patching or arguments.undo or arguments.verify):
+        raise RequestError(
+            "--config names a file to patch: say --dry-run, --verify or --write with it"
+        )
     if is_patching and arguments.made_for != "openclaw":
         raise RequestError(
             "--dry-run and --write patch an openclaw.json; for LiteLLM write a file with -o"
         )
     if is_patching and not arguments.config:
         raise RequestError("name the openclaw.json to patch: --config ~/.openclaw/openclaw.json")
+
+
+def _check_undo(arguments: argparse.Namespace) -> None:
+    if not arguments.undo:
+        return
+    others = (arguments.verify, arguments.output, arguments.reasons, arguments.json)
+    if _is_patching(arguments) or any(others):
+        raise RequestError("--undo puts a backup back, and does nothing else: give --config alone")
+    if not arguments.config:
+        raise RequestError("name the openclaw.json to put back: --config ~/.openclaw/openclaw.json")
+
+
+def _check_verify(arguments: argparse.Namespace) -> None:
+    if arguments.verify is None:
+        if arguments.even_so:
+            raise RequestError("--even-so is for --write with --verify")
+        return
+    if arguments.made_for != "openclaw" or arguments.simulate is not None:
+        raise RequestError("--verify asks OpenClaw what it would send; it is for --for openclaw")
+    if not 0 < arguments.verify_timeout <= _MAX_VERIFY_S:
+        raise RequestError(f"--verify-timeout is a number of seconds up to {_MAX_VERIFY_S}")
 
 
 def _open_runs(arguments: argparse.Namespace) -> tuple[list[Path], list[CapacitySummary]]:
@@ -202,7 +311,12 @@ def _add_notes(
         nobody = "no model that the file of --current names was measured"
         notes.append(f"{nobody}: run it beside the others to compare them")
     if arguments.made_for == "openclaw":
+        notes += _word_ollama_api(decision)
+        notes += _word_includes(config)
         notes += find_conflicts(config, routing.settings)
+        if config:
+            merged = merge_patch(config, routing.settings)
+            notes += find_kept(config, routing.settings, merged)
     for measured in evidence:
         key = missing_key(measured.settings, os.environ)
         # Of the commands among the notes, which name their targets so.
@@ -211,12 +325,51 @@ def _add_notes(
             notes.append(f"{key} is not set here: {measured.label} cannot be asked")
 
 
+def _word_includes(config: dict[str, Any]) -> list[str]:
+    """What a file has in others is not read where it is patched."""
+    unread: list[Any] = [config]
+    while unread:
+        value = unread.pop()
+        if isinstance(value, dict):
+            if "$include" in value:
+                return [
+                    "the file includes others, which are not read for the patch: what they set may "
+                    "be overruled; --verify reads them"
+                ]
+            unread += value.values()
+        elif isinstance(value, list):
+            unread += value
+    return []
+
+
+def _word_ollama_api(decision: Decision) -> list[str]:
+    """Which of Ollama's two APIs is routed to, where it is not the one that OpenClaw prefers."""
+    labels = []
+    for evidence in decision.ranked:
+        if evidence.provider_type == OLLAMA_OPENAI.name:
+            labels.append(f"{OLLAMA.name}:{evidence.target.model}")
+    if not labels:
+        return []
+    return [
+        "Ollama's /v1 was measured, and is what is routed to; OpenClaw itself talks to Ollama's "
+        f"own API. To measure that: {' '.join(word_run(labels[:1], ()))}"
+    ]
+
+
 def _write_configuration(
-    arguments: argparse.Namespace, decision: Decision, routing: Routing
+    arguments: argparse.Namespace,
+    decision: Decision,
+    routing: Routing,
+    verification: Verification | None,
 ) -> None:
     """The configuration, or all facts as JSON, to stdout or into the file of -o."""
     if arguments.json:
-        text = encode_document(_facts(arguments.made_for, decision, routing)).decode()
+        facts = _facts(arguments.made_for, decision, routing)
+        if verification is not None:
+            from clawgauge.reports.verify import verification_facts
+
+            facts["verification"] = verification_facts(verification)
+        text = encode_document(facts).decode()
     elif arguments.made_for == "openclaw":
         text = encode_document(routing.settings).decode()
     elif routing.settings:
