@@ -128,7 +128,7 @@ class RunLauncher:
                 )
             await self._settle()
             reserved = self._reserve(asking, self._left)
-            run_id = f"{datetime.now():%Y%m%d_%H%M%S}_mcp"
+            run_id = self._unused_run_id()
             options = [
                 *_options_of(asking),
                 f"--max-calls={max(1, reserved.calls // len(asking.targets))}",
@@ -199,6 +199,16 @@ class RunLauncher:
                 seconds=self._left.seconds + max(0.0, run.reserved.seconds - taken.seconds),
                 usd=self._left.usd + max(0.0, run.reserved.usd - taken.usd),
             )
+
+    def _unused_run_id(self) -> str:
+        """A name for a run that has no folder yet: two may begin within one second."""
+        name = f"{datetime.now():%Y%m%d_%H%M%S}_mcp"
+        run_id = name
+        number = 1
+        while (self._runs_dir / run_id).exists():
+            number += 1
+            run_id = f"{name}{number}"
+        return run_id
 
     def _reserve(self, asking: Asking, left: RunLimits) -> RunLimits:
         n_targets = len(asking.targets)
