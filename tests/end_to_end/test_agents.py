@@ -350,6 +350,20 @@ def test_compare_pairs_the_program_with_the_bare_model(place: Path, server: Scri
     assert "inside the agent" in (place / "page.html").read_text().lower()
 
 
+def test_a_program_is_put_before_the_embedded_model(place: Path) -> None:
+    """The server that clawgauge starts itself is reached like any other, and the limit of a reply is passed on."""
+    program = install_fake_agent(place / "bin", notes=str(place / "notes.json"))
+    (place / "clawgauge.toml").write_text(f'[providers.goose]\ncommand = "{program}"\n')
+    write_suite(place / "small.json", {"prompt": "Say yes.", "validator": {"type": "noop"}})
+    outcome = clawgauge(
+        place, "run", "-t", "goose:embedded/smollm2-135m", "-s", "small.json", "--max-tokens", "8"
+    )
+    assert outcome.code == 0, outcome.stderr
+    (row,) = outcome.records()
+    assert row["success"] and row["agent_turns"][0]["status"] == 200
+    assert json.loads((place / "notes.json").read_text())["environ"]["GOOSE_MAX_TOKENS"] == "8"
+
+
 def test_capacity_loads_no_program(place: Path, server: ScriptedServer) -> None:
     """Twenty programs on two cores would be the load, and not the model behind them."""
     chat = f'[providers.here]\ntype = "openai_chat"\nbase_url = "{server.v1_url}"\n'

@@ -30,7 +30,9 @@ KEPT_FOR_TESTS = (
 )
 KEPT_BEGINNINGS = ("PYTEST_", "PIP_", "COVERAGE_")
 # What clawgauge looks for on the PATH. Tests that need one bring a program of their own.
-HIDDEN_PROGRAMS = frozenset({"claude", "openclaw", "ollama", "nvidia-smi", "rocm-smi"})
+HIDDEN_PROGRAMS = frozenset(
+    {"claude", "codex", "goose", "openclaw", "ollama", "nvidia-smi", "rocm-smi"}
+)
 
 
 def isolated_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:

@@ -35,6 +35,8 @@ from clawgauge.registry import PROVIDER_TYPES
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from clawgauge.providers.http.client import HttpClient
+
 GROUP = "clawgauge.providers"
 
 
@@ -324,6 +326,13 @@ class Provider(AbstractAsyncContextManager["Provider"]):
     async def look_up(self, model: ModelInfo) -> ModelInfo:
         """A listed model with what a further question, free of charge, tells of it."""
         return model
+
+    def relay_client(self) -> HttpClient | None:
+        """The client of its server, for an agent program that is put before it.
+
+        None for a provider that has no server, or whose server does not run yet.
+        """
+        return None
 
     async def probe(self) -> ProviderProbe:
         """Say whether this provider could be used now. Never raises, never costs money."""

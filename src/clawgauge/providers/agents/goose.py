@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from clawgauge.providers.agents.provider import AgentProvider, Launch, Setup
+from clawgauge.registry import Wire
 from clawgauge.world.mcp import SERVER_NAME
 
 # One more than we pass on: the recorder ends it, so that it never sums up by itself.
@@ -35,6 +36,10 @@ class Goose(AgentProvider):
         # It puts the file name of the extension's command before each name.
         return f"{SERVER_NAME}__{served_name}"
 
+    def sends_max_tokens(self, wire: Wire, *, asks_ollama: bool) -> bool:
+        # For Ollama it stands in `options`, which Ollama's /v1 does not read.
+        return not asks_ollama
+
     def launch(self, setup: Setup) -> Launch:
         arguments = ["run", "-i", "-", "--no-session", "--no-profile", "--quiet"]
         arguments += ["--output-format", "stream-json"]
@@ -57,6 +62,8 @@ class Goose(AgentProvider):
             "GOOSE_DISABLE_SESSION_NAMING": "true",
             "GOOSE_CONTEXT_LIMIT": str(setup.context_tokens),
         }
+        if setup.max_tokens is not None:
+            environment["GOOSE_MAX_TOKENS"] = str(setup.max_tokens)
         if setup.asks_ollama:
             environment["GOOSE_PROVIDER"] = "ollama"
             environment["OLLAMA_HOST"] = setup.address

@@ -69,7 +69,7 @@ class OpenClaw(AgentProvider):
     def wire_name(self, served_name: str) -> str:
         return f"{SERVER_NAME}__{served_name}"
 
-    def sends_max_tokens(self, wire: Wire) -> bool:
+    def sends_max_tokens(self, wire: Wire, *, asks_ollama: bool) -> bool:
         return wire is not Wire.OLLAMA
 
     def launch(self, setup: Setup) -> Launch:

@@ -43,7 +43,6 @@ from clawgauge.providers.base import (
     Sink,
     create_provider,
 )
-from clawgauge.providers.http.server import HttpServer
 from clawgauge.providers.one_text import as_one_text, refuse_unsendable
 from clawgauge.providers.tool_server import ToolServer
 from clawgauge.records import ModelInfo, ProviderProbe
@@ -116,7 +115,7 @@ class _Target(NamedTuple):
 class _Upstream(NamedTuple):
     """The provider whose model is asked, and the wire format it is asked in."""
 
-    server: HttpServer
+    server: Provider
     wire: Wire
 
 
@@ -150,7 +149,7 @@ class AgentProvider(Provider):
         self.takes_thinking = bool(self.levels)
         self._workdir: Path | None = None
         self._program: InstalledProgram | None = None
-        self._upstreams: dict[str, HttpServer] = {}
+        self._upstreams: dict[str, Provider] = {}
         self._exits = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
 
@@ -179,8 +178,8 @@ class AgentProvider(Provider):
     def wire_name(self, served_name: str) -> str:
         """What the program calls one of our tools on the wire."""
 
-    def sends_max_tokens(self, wire: Wire) -> bool:
-        """Whether the program sends the limit of a reply that it is told."""
+    def sends_max_tokens(self, wire: Wire, *, asks_ollama: bool) -> bool:
+        """Whether the program sends the limit of a reply that it is told, so that it counts."""
         return False
 
     # What the runner asks.
@@ -209,7 +208,10 @@ class AgentProvider(Provider):
     def sampling(self, call: Call) -> Sampling:
         settings = self.settings.upstreams.get(_split(call.model).provider)
         wire = None if settings is None else self._common_wire(settings)
-        if wire is None or not self.sends_max_tokens(wire):
+        if settings is None or wire is None:
+            return Sampling()
+        asks_ollama = find_type(settings.type).is_ollama
+        if not self.sends_max_tokens(wire, asks_ollama=asks_ollama):
             return Sampling()
         return Sampling(max_tokens=call.max_tokens)
 
@@ -229,13 +231,18 @@ class AgentProvider(Provider):
 
     async def find_window(self, model: str) -> int | None:
         target = _split(model)
-        upstream = await self._open(target.provider)
-        return await upstream.server.find_window(target.model)
+        # What cannot be asked the first call will say with its own evidence.
+        with contextlib.suppress(CallFailure):
+            upstream = await self._open(target.provider)
+            return await upstream.server.find_window(target.model)
+        return None
 
     async def takes_tools(self, model: str) -> bool | None:
         target = _split(model)
-        upstream = await self._open(target.provider)
-        return await upstream.server.takes_tools(target.model)
+        with contextlib.suppress(CallFailure):
+            upstream = await self._open(target.provider)
+            return await upstream.server.takes_tools(target.model)
+        return None
 
     async def loaded_models(self) -> list[str]:
         loaded: list[str] = []
@@ -286,6 +293,7 @@ class AgentProvider(Provider):
         target = _split(call.model)
         program = await self._ask_once()
         upstream = await self._open(target.provider)
+        upstream.server.check_here(target.model)
         context_tokens = await upstream.server.find_window(target.model)
         if call.messages:
             sink.note(warning=_SENT_AS_TEXT)
@@ -383,14 +391,9 @@ class AgentProvider(Provider):
         async with self._opening:
             if name not in self._upstreams:
                 server = create_provider(settings)
-                if not isinstance(server, HttpServer):
-                    message = f"{self.title} cannot be put before {settings.type}"
-                    raise CallFailure("error", "exception", message)
                 await self._exits.enter_async_context(server)
                 self._upstreams[name] = server
-        server = self._upstreams[name]
-        server.check_here("")
-        return _Upstream(server, wire)
+        return _Upstream(self._upstreams[name], wire)
 
 
 _WIRE_TITLES = {
@@ -455,9 +458,12 @@ class _Attempt:
             withhold_own_tools=not is_tested,
             own_tools=provider.own_tools,
         )
-        server = self._upstream.server
+        client = self._upstream.server.relay_client()
+        if client is None:
+            message = "the server of the model is not running"
+            raise CallFailure("skipped_unavailable", "connection_refused", message)
         wire_format = WIRE_FORMATS[self._upstream.wire]
-        async with Recorder(server.client, wire_format, expected) as recorder:
+        async with Recorder(client, wire_format, expected) as recorder:
             launch = provider.launch(self._set_up(recorder.address))
             argv = (str(self._program.path), *launch.arguments)
             stdin = as_one_text(self._call).encode("utf-8")

@@ -29,6 +29,7 @@ from clawgauge.environment import needed_environment, with_proxies
 from clawgauge.errors import CallFailure, ConfigError
 from clawgauge.providers.base import Call, Provider, ProviderSettings, Sampling, Sink
 from clawgauge.providers.embedded.gguf import read_shape
+from clawgauge.providers.http.client import HttpClient
 from clawgauge.providers.http.errors import decode_lenient
 from clawgauge.providers.http.server import apply_extra_body, put_over
 from clawgauge.providers.openai.chat import ChatServer, chat_settings
@@ -216,6 +217,9 @@ class Embedded(Provider):
         if importlib.util.find_spec("xllamacpp") is None:
             message = f"the embedded model needs xllamacpp: {_INSTALL_COMMAND}"
             raise CallFailure("skipped_unavailable", "runtime_missing", message)
+
+    def relay_client(self) -> HttpClient | None:
+        return None if self._chat is None else self._chat.client
 
     def sampling(self, call: Call) -> Sampling:
         """What the child's own server is sent: the same as any chat server's with `extra_body`."""

@@ -91,6 +91,9 @@ class HttpServer(Provider):
     async def __aexit__(self, *exc_info: object) -> None:
         await self.client.aclose()
 
+    def relay_client(self) -> HttpClient:
+        return self.client
+
     def sampling(self, call: Call) -> Sampling:
         return self.override_sampling(super().sampling(call))
 
