@@ -34,6 +34,7 @@ _EVENTS_OF_TARGETS = (
     "decided",
     "undecided",
     "budget_spent",
+    "request_settings",
 )
 _MAX_EVENT_BYTES = 1024  # of each cell and retry
 _N_CELLS_BESIDE = 16  # whose events a node may send beside those of its cells
