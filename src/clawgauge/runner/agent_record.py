@@ -55,16 +55,10 @@ def _count(calls: Sequence[AgentCall], *fates: str) -> int:
     return sum(call.fate in fates for call in calls)
 
 
-def judge_made(
-    judge: JudgeAnswer, prompt: Prompt, text: str, ledger: AgentLedger
-) -> MadeVerdict | None:
-    """The verdict on what the model said, its calls taken as made; None where its check breaks."""
-    return judge_made_calls(judge, prompt, text, ledger.calls)
-
-
 def judge_made_calls(
     judge: JudgeAnswer, prompt: Prompt, text: str, calls: Sequence[AgentCall]
 ) -> MadeVerdict | None:
+    """The verdict on what the model said, its calls taken as made; None where its check breaks."""
     try:
         judgement = judge(prompt, text, made_invocations(calls, is_task=prompt.world is not None))
     except CheckFailed:

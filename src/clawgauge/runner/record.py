@@ -40,7 +40,7 @@ from clawgauge.records import (
 )
 from clawgauge.records.result import was_sent
 from clawgauge.runner.agenda import Cell
-from clawgauge.runner.agent_record import judge_made, with_agent
+from clawgauge.runner.agent_record import judge_made_calls, with_agent
 from clawgauge.runner.judging import CheckFailed, JudgeAnswer
 from clawgauge.suites.prompt import DEFAULT_MAX_TURNS
 from clawgauge.world import engine
@@ -219,7 +219,7 @@ def make_result(
         return result
     made = None
     if verdict.judged_by is not None and judge is not None:
-        made = judge_made(judge, prompt, text, reply.agent)
+        made = judge_made_calls(judge, prompt, text, reply.agent.calls)
     return with_agent(result, reply.agent, made)
 
 

@@ -71,35 +71,51 @@ def join_calls(
     for index, turn in enumerate(turns):
         number = index + 1
         is_last = number == len(turns)
-        begins_ns = turn.arrived_ns if index else 0
-        ends_ns = None if is_last else turns[index + 1].arrived_ns
-        logged = []
-        for call in logged_calls:
-            if call.arrived_ns >= begins_ns and (ends_ns is None or call.arrived_ns < ends_ns):
-                logged.append(call)
         native = _native_calls(turn, tool_names)
         written = _written_calls(turn, tool_names) if tool_names else []
-        for call in logged:
-            made = _find_made(native, call)
-            fate: CallFate = "gained"
-            if made is not None:
-                fate = "run" if _same(made.arguments, call.arguments) else "altered"
-            else:
-                # What was only written, and ran all the same, the program made a call of.
-                made = _find_made(written, call)
-            if made is not None:
-                made.is_joined = True
+        for call in _calls_of_turn(index, turns, logged_calls):
+            fate, made = _join_call(call, native, written)
             calls.append(_describe(number, fate, made, call))
             made_ns = call.arrived_ns if made is None else made.at_ns
             run_calls.append(RunCall(turn=number, made_ns=made_ns, logged=call))
-        for made in (*native, *written):
-            if made.is_joined:
+        for unjoined in (*native, *written):
+            if unjoined.is_joined:
                 continue
             fate = "lost"
-            if was_withheld and is_last and made.name not in tool_names.values():
+            if was_withheld and is_last and unjoined.name not in tool_names.values():
                 fate = "withheld"
-            calls.append(_describe(number, fate, made, None))
+            calls.append(_describe(number, fate, unjoined, None))
     return JoinedCalls(calls, run_calls)
+
+
+def _calls_of_turn(
+    index: int, turns: Sequence[WireTurn], logged_calls: Sequence[LoggedCall]
+) -> list[LoggedCall]:
+    """The calls that reached the tools between this turn's request and the next one's."""
+    is_last = index + 1 == len(turns)
+    begins_ns = turns[index].arrived_ns if index else 0
+    ends_ns = None if is_last else turns[index + 1].arrived_ns
+    calls = []
+    for call in logged_calls:
+        if call.arrived_ns >= begins_ns and (ends_ns is None or call.arrived_ns < ends_ns):
+            calls.append(call)
+    return calls
+
+
+def _join_call(
+    call: LoggedCall, native: Sequence[_MadeCall], written: Sequence[_MadeCall]
+) -> tuple[CallFate, _MadeCall | None]:
+    """What became of a call that reached the tools, and the model's call that it was, if any."""
+    fate: CallFate = "gained"
+    made = _find_made(native, call)
+    if made is not None:
+        fate = "run" if _same(made.arguments, call.arguments) else "altered"
+    else:
+        # What was only written, and ran all the same, the program made a call of.
+        made = _find_made(written, call)
+    if made is not None:
+        made.is_joined = True
+    return fate, made
 
 
 def _native_calls(turn: WireTurn, tool_names: Mapping[str, str]) -> list[_MadeCall]:

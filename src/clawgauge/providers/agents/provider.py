@@ -45,7 +45,7 @@ from clawgauge.providers.base import (
 )
 from clawgauge.providers.one_text import as_one_text, refuse_unsendable
 from clawgauge.providers.tool_server import ToolServer
-from clawgauge.records import ModelInfo, ProviderProbe
+from clawgauge.records import ProviderProbe
 from clawgauge.records.agent import AgentProgramFacts, AgentTurn, EndedBy
 from clawgauge.registry import Wire, find_type
 from clawgauge.words import list_names
@@ -220,9 +220,6 @@ class AgentProvider(Provider):
         settings = self.settings.upstreams.get(_split(model).provider)
         if settings is not None:
             create_provider(settings).check_here(_split(model).model)
-
-    async def look_up(self, model: ModelInfo) -> ModelInfo:
-        return model
 
     async def before_target(self, model: str, *, unload_others: bool) -> bool | None:
         target = _split(model)
